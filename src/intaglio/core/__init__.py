@@ -1,0 +1,1 @@
+"""What every layer may use: dtypes, errors, settings, targets, counters."""

@@ -1,0 +1,58 @@
+"""The tree of errors that Intaglio raises."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class IntaglioError(Exception):
+    """The base of every error that Intaglio raises on purpose."""
+
+
+class ShapeError(IntaglioError, ValueError):
+    """Shapes or axes that do not fit together."""
+
+
+class DTypeError(IntaglioError, TypeError):
+    """A dtype that an operation does not take."""
+
+
+class ValueRangeError(IntaglioError, ValueError):
+    """A number that a dtype cannot hold."""
+
+
+class IndexRangeError(IntaglioError, IndexError):
+    """An index outside its axis."""
+
+
+class OverlapError(IntaglioError, ValueError):
+    """A write through a view two of whose positions share a byte."""
+
+
+class ReadOnlyError(IntaglioError, ValueError):
+    """A write to memory that is shared read-only."""
+
+
+class DeviceError(IntaglioError, RuntimeError):
+    """A device that is missing, full or unable."""
+
+
+class FileFormatError(IntaglioError, ValueError):
+    """A file that is truncated, damaged or not of the format that was asked for."""
+
+
+class GradError(IntaglioError, RuntimeError):
+    """A gradient that cannot be taken."""
+
+
+class CompileError(IntaglioError, RuntimeError):
+    """Source that a compiler refused; `source` and `log` keep both sides."""
+
+    def __init__(self, message: str, source: str = "", log: str = "") -> None:
+        super().__init__(message)
+        self.source: Final = source
+        self.log: Final = log
+
+
+class InternalError(IntaglioError, AssertionError):
+    """A bug in Intaglio: please report the message."""

@@ -1,0 +1,23 @@
+"""Targets: what code generation must know of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The limits and features of the machine that kernels are made for."""
+
+    name: str = "generic"
+    vector_bytes: int = 16
+    features: frozenset[str] = frozenset()
+    threads: int = 1
+    level1: int = 32 << 10  # bytes of data cache by level
+    level2: int = 1 << 20
+    level3: int = 16 << 20
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether a fused multiply-add is one instruction."""
+        return "fma" in self.features or "neon" in self.features

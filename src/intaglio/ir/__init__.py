@@ -1,0 +1,1 @@
+"""The intermediate representation: nodes, ops, rules, levels, text form and interpreter."""

@@ -1,0 +1,185 @@
+"""Interned, immutable nodes: the one value type of every level of the IR."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+
+from intaglio.core.errors import InternalError
+
+if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
+
+Shape: TypeAlias = tuple[int, ...]
+Result: TypeAlias = "tuple[DType, Shape]"
+
+
+class Op:
+    """The meaning of a node: one class an operation, its fields the operation's attributes.
+
+    A subclass with a `name` registers itself. Ops without fields are compared by identity and exist once.
+    """
+
+    name: ClassVar[str] = ""
+    registry: ClassVar[dict[str, type[Op]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in cls.__dict__ and cls.name:
+            other = Op.registry.get(cls.name)
+            if other is not None and other.__qualname__ != cls.__qualname__:
+                raise InternalError(f"op: the name {cls.name!r} is taken by {other.__qualname__}")
+            Op.registry[cls.name] = cls
+
+    def infer(self, *src: Node) -> Result:
+        """The dtype and shape of the node with these inputs; raises when they do not fit."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class Node:
+    """One value in a pure graph: an op applied to input nodes.
+
+    Build nodes with `make` (or an op's builder), never directly: equal nodes are one object, so `is` compares them.
+    `site` is the user's file and line where that matters; it takes no part in equality.
+    """
+
+    __slots__ = ("__weakref__", "dtype", "op", "shape", "site", "src")
+
+    op: Op
+    src: tuple[Node, ...]
+    dtype: DType
+    shape: Shape
+    site: tuple[str, int] | None
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        n = 1
+        for extent in self.shape:
+            n *= extent
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes that the value takes in memory."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.dtype.name}{list(self.shape)} of {len(self.src)}>"
+
+    def __reduce__(self) -> str:
+        raise TypeError("Node: a node belongs to one process; pickle the tensor instead")
+
+
+class _Entry(weakref.ref[Node]):
+    """A weak entry of the intern table that knows its key."""
+
+    __slots__ = ("key",)
+    key: tuple[Op, tuple[Node, ...]]
+
+
+_table: Final[dict[tuple[Op, tuple[Node, ...]], _Entry]] = {}
+_dead: Final[deque[_Entry]] = deque()
+_bury: Final[Callable[[_Entry], None]] = _dead.append  # a finalizer only pushes to a queue
+
+
+def make(op: Op, *src: Node) -> Node:
+    """The node of `op` over `src`: the living one if there is one, else a new one whose inputs are checked."""
+    if _dead:
+        drain()
+    key = (op, src)
+    entry = _table.get(key)
+    if entry is not None:
+        found = entry()
+        if found is not None:
+            return found
+    node = Node.__new__(Node)
+    node.op = op
+    node.src = src
+    node.dtype, node.shape = op.infer(*src)
+    node.site = None
+    entry = _Entry(node, _bury)
+    entry.key = key
+    other = _table.setdefault(key, entry)
+    if other is not entry:
+        found = other()
+        if found is not None:
+            return found
+        _table[key] = entry
+    return node
+
+
+def drain() -> None:
+    """Forget dead nodes, one at a time: dropping a key may kill its inputs, which queue in turn (no recursion)."""
+    while _dead:
+        try:
+            entry = _dead.popleft()
+        except IndexError:
+            return
+        if _table.get(entry.key) is entry:
+            del _table[entry.key]
+        del entry
+
+
+def living() -> int:
+    """How many nodes are alive in this process."""
+    drain()
+    return len(_table)
+
+
+def toposort(roots: Iterable[Node], *, enter: Callable[[Node], bool] | None = None) -> list[Node]:
+    """Every node that the roots need, inputs before users; `enter` says whether to go into a node's inputs."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        if enter is None or enter(node):
+            stack.extend((source, False) for source in reversed(node.src) if source not in seen)
+    return order
+
+
+def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
+    """The same op over other inputs, keeping the user's line."""
+    if src == node.src:
+        return node
+    made = make(node.op, *src)
+    if node.site is not None and made.site is None:
+        made.site = node.site
+    return made
+
+
+def substitute(roots: Iterable[Node], mapping: dict[Node, Node]) -> list[Node]:
+    """The roots with every key of `mapping` replaced by its value (replacements are not entered)."""
+    roots = list(roots)
+    done: dict[Node, Node] = dict(mapping)
+    for node in toposort(roots, enter=lambda n: n not in mapping):
+        if node not in done:
+            done[node] = rebuild(node, tuple(done[source] for source in node.src)) if node.src else node
+    return [done[root] for root in roots]
+
+
+def walk(roots: Iterable[Node]) -> Iterator[Node]:
+    """Every node that the roots need, in no stated order."""
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            stack.extend(node.src)

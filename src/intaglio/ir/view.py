@@ -1,0 +1,341 @@
+"""Views: a dtype, a shape and byte strides over a run of bytes, with exact tests of overlap."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from intaglio.core.dtypes import DType
+
+Ints = tuple[int, ...]
+BUDGET: Final = 20_000  # steps of the exact overlap search, after which the answer is the safe one
+
+
+class View(NamedTuple):
+    """A typed, strided selection of bytes. Strides and offset are in bytes; strides may be 0 or negative."""
+
+    dtype: DType
+    shape: Ints
+    strides: Ints
+    offset: int
+
+    @staticmethod
+    def contiguous(dtype: DType, shape: Ints, offset: int = 0) -> View:
+        """The row-major view of a shape."""
+        strides: list[int] = []
+        step = dtype.itemsize
+        for extent in reversed(shape):
+            strides.append(step)
+            step *= max(extent, 1)
+        return View(dtype, shape, tuple(reversed(strides)), offset)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        n = 1
+        for extent in self.shape:
+            n *= extent
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie in row-major order without gaps, from any offset."""
+        step = self.dtype.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != step:
+                return self.size == 0
+            step *= extent
+        return True
+
+    def at(self, i: int) -> View:
+        """The view of position i of the first axis (already in range)."""
+        return View(self.dtype, self.shape[1:], self.strides[1:], self.offset + i * self.strides[0])
+
+    def select(self, axis: int, i: int) -> View:
+        """The view without an axis, at position i of it."""
+        return View(
+            self.dtype,
+            self.shape[:axis] + self.shape[axis + 1 :],
+            self.strides[:axis] + self.strides[axis + 1 :],
+            self.offset + i * self.strides[axis],
+        )
+
+    def slice(self, axis: int, start: int, count: int, step: int) -> View:
+        """`count` positions of an axis, from `start` by `step` (any sign)."""
+        stride = self.strides[axis]
+        return View(
+            self.dtype,
+            self.shape[:axis] + (count,) + self.shape[axis + 1 :],
+            self.strides[:axis] + (stride * step,) + self.strides[axis + 1 :],
+            self.offset + start * stride if count else self.offset,
+        )
+
+    def permute(self, order: Ints) -> View:
+        """The axes in another order."""
+        return View(self.dtype, tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order), self.offset)
+
+    def flip(self, axes: Ints) -> View:
+        """Some axes in reverse."""
+        offset = self.offset
+        strides = list(self.strides)
+        for axis in axes:
+            offset += max(self.shape[axis] - 1, 0) * strides[axis]
+            strides[axis] = -strides[axis]
+        return View(self.dtype, self.shape, tuple(strides), offset)
+
+    def expand(self, shape: Ints) -> View:
+        """Axes of size 1 repeated (stride 0); new axes in front."""
+        missing = len(shape) - len(self.shape)
+        old = (1,) * missing + self.shape
+        strides = (0,) * missing + self.strides
+        return View(
+            self.dtype, shape, tuple(0 if a == 1 and b != 1 else s for a, b, s in zip(old, shape, strides, strict=True)), self.offset
+        )
+
+    def unsqueeze(self, axis: int) -> View:
+        """A new axis of size 1."""
+        return View(
+            self.dtype, self.shape[:axis] + (1,) + self.shape[axis:], self.strides[:axis] + (0,) + self.strides[axis:], self.offset
+        )
+
+    def squeeze(self, axes: Ints) -> View:
+        """The view without some axes of size 1."""
+        keep = [a for a in range(len(self.shape)) if a not in axes]
+        return View(self.dtype, tuple(self.shape[a] for a in keep), tuple(self.strides[a] for a in keep), self.offset)
+
+    def shrink(self, bounds: tuple[tuple[int, int], ...]) -> View:
+        """A box."""
+        offset = self.offset
+        if all(a < b for a, b in bounds):
+            offset += sum(a * s for (a, _), s in zip(bounds, self.strides, strict=True))
+        return View(self.dtype, tuple(b - a for a, b in bounds), self.strides, offset)
+
+    def diagonal(self, offset: int = 0, first: int = 0, second: int = 1) -> View:
+        """The diagonal of two axes, as a last axis."""
+        rows, columns = self.shape[first], self.shape[second]
+        count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+        start = self.offset
+        if count:
+            start += max(offset, 0) * self.strides[second] - min(offset, 0) * self.strides[first]
+        keep = [a for a in range(len(self.shape)) if a not in (first, second)]
+        return View(
+            self.dtype,
+            (*(self.shape[a] for a in keep), count),
+            (*(self.strides[a] for a in keep), self.strides[first] + self.strides[second]),
+            start,
+        )
+
+    def unfold(self, axis: int, size: int, step: int) -> View:
+        """Sliding windows along an axis: their number takes its place, their size is a last axis."""
+        count = (self.shape[axis] - size) // step + 1
+        return View(
+            self.dtype,
+            (*self.shape[:axis], count, *self.shape[axis + 1 :], size),
+            (*self.strides[:axis], self.strides[axis] * step, *self.strides[axis + 1 :], self.strides[axis]),
+            self.offset,
+        )
+
+    def bitcast(self, dtype: DType) -> View | None:
+        """The same bytes as another dtype; None where sizes differ and the last axis does not allow it."""
+        old, new = self.dtype.itemsize, dtype.itemsize
+        if old == new:
+            return View(dtype, self.shape, self.strides, self.offset)
+        if not self.shape or (self.strides[-1] != old and self.shape[-1] != 1):
+            return None
+        nbytes = self.shape[-1] * old
+        if nbytes % new:
+            return None
+        return View(dtype, (*self.shape[:-1], nbytes // new), (*self.strides[:-1], new), self.offset)
+
+    def reshape(self, shape: Ints) -> View | None:
+        """Another shape over the same bytes; None where the strides do not allow it."""
+        if shape == self.shape:
+            return self
+        if self.size == 0:
+            return View.contiguous(self.dtype, shape, self.offset)
+        blocks: list[tuple[int, int]] = []  # (extent, stride) of runs of axes that step as one
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            if extent == 1:
+                continue
+            if blocks and blocks[-1][1] == extent * stride:
+                blocks[-1] = (blocks[-1][0] * extent, stride)
+            else:
+                blocks.append((extent, stride))
+        strides: list[int] = []
+        place, left = len(blocks) - 1, 0
+        step = self.dtype.itemsize
+        for extent in reversed(shape):
+            if extent == 1:
+                strides.append(step)
+                continue
+            if left <= 1:
+                if place < 0:
+                    return None
+                left, step = blocks[place]
+                place -= 1
+            if left % extent:
+                return None
+            strides.append(step)
+            step *= extent
+            left //= extent
+        if place >= 0 or left > 1:
+            return None
+        return View(self.dtype, shape, tuple(reversed(strides)), self.offset)
+
+    def byte_bounds(self) -> tuple[int, int]:
+        """The first byte and the byte past the last (equal where there is no element)."""
+        if self.size == 0:
+            return self.offset, self.offset
+        low = high = self.offset
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            if stride < 0:
+                low += (extent - 1) * stride
+            else:
+                high += (extent - 1) * stride
+        return low, high + self.dtype.itemsize
+
+    def canonical(self) -> View:
+        """The same bytes with positive strides, sorted and merged axes: equal for equal regions of most forms."""
+        axes: list[tuple[int, int]] = []
+        offset = self.offset
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            if extent == 1:
+                continue
+            if stride < 0:
+                offset += (extent - 1) * stride
+                stride = -stride
+            axes.append((stride, extent))
+        axes.sort(reverse=True)
+        merged: list[tuple[int, int]] = []
+        for stride, extent in axes:
+            if stride == 0:
+                continue
+            if merged and merged[-1][0] == stride * extent:
+                merged[-1] = (stride, merged[-1][1] * extent)
+            else:
+                merged.append((stride, extent))
+        return View(self.dtype, tuple(e for _, e in merged), tuple(s for s, _ in merged), offset)
+
+    def covers(self, other: View) -> bool:
+        """Whether every byte of `other` is one of this view's, where that is plain to see (False is the safe answer)."""
+        if other.size == 0:
+            return True
+        if self.size == 0:
+            return False
+        (low, high), (first, end) = self.byte_bounds(), other.byte_bounds()
+        if first < low or end > high:
+            return False
+        mine = self.canonical()
+        if mine.shape in ((), (mine.size,)) and mine.size * self.dtype.itemsize == high - low:
+            return True
+        theirs = other.canonical()
+        return mine.strides == theirs.strides and mine.shape == theirs.shape and mine.offset == theirs.offset and (
+            self.dtype.itemsize == other.dtype.itemsize
+        )
+
+    def covers_whole(self, nbytes: int) -> bool:
+        """Whether it selects every byte of a storage of that size."""
+        return self.nbytes == nbytes and self.byte_bounds() == (0, nbytes) and not self.has_internal_overlap()
+
+    def has_internal_overlap(self) -> bool:
+        """Whether two positions share a byte (exact)."""
+        axes = [(abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1]
+        if not axes or self.size == 0:
+            return False
+        axes.sort()
+        reach = self.dtype.itemsize
+        nested = True
+        for stride, extent in axes:
+            if stride == 0:
+                return True
+            if stride < reach:
+                nested = False
+            reach += (extent - 1) * stride
+        if nested:
+            return False
+        return _collides([(s, n, n) for s, n in axes], self.dtype.itemsize)
+
+    def overlaps(self, other: View) -> bool:
+        """Whether the two share a byte (exact, but for a safe True where the search would take too long)."""
+        (low, high), (first, end) = self.byte_bounds(), other.byte_bounds()
+        if first >= high or low >= end:
+            return False
+        mine, theirs = self.canonical(), other.canonical()
+        if mine.is_solid and theirs.is_solid:
+            return True
+        terms = [(s, n) for n, s in zip(mine.shape, mine.strides, strict=True)]
+        terms += [(s, n) for n, s in zip(theirs.shape, theirs.strides, strict=True)]
+        base = mine.offset - theirs.offset
+        shift = sum(s * (n - 1) for n, s in zip(theirs.shape, theirs.strides, strict=True))
+        # sum of mine - sum of theirs, each term counted from its far end: all coefficients positive.
+        start = base - shift
+        return _hits(terms, -start - self.dtype.itemsize + 1, -start + other.dtype.itemsize - 1)
+
+    @property
+    def is_solid(self) -> bool:
+        """Whether the bytes from its first to its last are all its own."""
+        low, high = self.byte_bounds()
+        mine = self.canonical()
+        return mine.size * self.dtype.itemsize == high - low and len(mine.shape) <= 1
+
+
+def _hits(terms: list[tuple[int, int]], low: int, high: int) -> bool:
+    """Whether a sum of x * step, 0 <= x < count for each term (steps positive), lies in [low, high]."""
+    terms = sorted(((s, n) for s, n in terms if n > 1), reverse=True)
+    reach = [0] * (len(terms) + 1)
+    divisor = [0] * (len(terms) + 1)
+    for k in range(len(terms) - 1, -1, -1):
+        step, count = terms[k]
+        reach[k] = reach[k + 1] + step * (count - 1)
+        divisor[k] = _gcd(divisor[k + 1], step)
+    stack = [(0, low, high)]
+    budget = BUDGET
+    while stack:
+        budget -= 1
+        if budget < 0:
+            return True
+        k, low, high = stack.pop()
+        if high < 0 or low > reach[k]:
+            continue
+        if low <= 0 <= high:
+            return True
+        if k == len(terms):
+            continue
+        g = divisor[k]
+        if (high // g) * g < low:
+            continue
+        step, count = terms[k]
+        least = max(0, -((reach[k + 1] - low) // step))
+        most = min(count - 1, high // step)
+        if step <= high - low + 1 and least <= most and reach[k + 1] == 0:
+            return True
+        stack.extend((k + 1, low - x * step, high - x * step) for x in range(least, min(most, least + BUDGET) + 1))
+    return False
+
+
+def _collides(axes: list[tuple[int, int, int]], itemsize: int) -> bool:
+    """Whether two different positions are less than an element apart."""
+    for k, (stride, extent, _) in enumerate(axes):
+        # Position differences: axis k at least 1 (it is the first axis that differs), later axes any sign, earlier 0.
+        rest = axes[k + 1 :]
+        terms = [(stride, extent - 1)] + [(s, 2 * n - 1) for s, n, _ in rest]
+        start = stride - sum(s * (n - 1) for s, n, _ in rest)
+        if _hits(terms, -start - itemsize + 1, -start + itemsize - 1):
+            return True
+    return False
+
+
+def _gcd(a: int, b: int) -> int:
+    """The greatest common divisor."""
+    while b:
+        a, b = b, a % b
+    return a

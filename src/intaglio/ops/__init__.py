@@ -1,0 +1,1 @@
+"""Every op of the IR, by family."""

@@ -1,0 +1,192 @@
+"""Statements and loops: what a kernel does, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from intaglio.core.dtypes import dtypes
+from intaglio.core.errors import InternalError
+from intaglio.ir.node import Node, Op, Result, make
+
+
+class Statement(Op):
+    """An effect. Its node has dtype bool and shape () and no value; the order of statements is the order in `src`."""
+
+    def infer(self, *src: Node) -> Result:
+        """No value."""
+        return dtypes.bool, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Range(Op):
+    """The counter of a loop, 0 .. bound-1. src: (bound,), an int64 Const or Arg. `axis` tells ranges apart."""
+
+    axis: int
+    name: ClassVar[str] = "range"
+
+    def infer(self, bound: Node) -> Result:
+        """An int64 scalar."""
+        if bound.dtype is not dtypes.int64 or bound.shape != ():
+            raise InternalError("range: the bound must be an int64 scalar")
+        return dtypes.int64, ()
+
+
+class Sink(Statement):
+    """A kernel: its statements, in order. KERNEL and LOOP level."""
+
+    name: ClassVar[str] = "sink"
+
+
+class Block(Statement):
+    """Statements in order (an arm of a Switch)."""
+
+    name: ClassVar[str] = "block"
+
+
+class For(Statement):
+    """A sequential loop. KERNEL level: src (range, statement, ...)."""
+
+    name: ClassVar[str] = "for"
+
+
+class Switch(Statement):
+    """One of several blocks, by number. src: (selector int64 scalar, block, ...)."""
+
+    name: ClassVar[str] = "switch"
+
+
+class Assign(Statement):
+    """A buffer that a kernel writes: what `uop` is between `kernelize` and `realize`. src: (buffer, kernel)."""
+
+    name: ClassVar[str] = "assign"
+
+    def infer(self, *src: Node) -> Result:
+        """The buffer's dtype and shape."""
+        return src[0].dtype, src[0].shape
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel(Statement):
+    """A kernel that has not run. src: (ast, buffer, ...): the AST names the buffers by Param slot."""
+
+    metadata: tuple[str, ...]
+    name: ClassVar[str] = "kernel"
+
+
+class Store(Statement):
+    """KERNEL: src (window, value): every element of the window takes the value at the same position.
+    LINEAR: src (pointer, index, value[, mask])."""
+
+    name: ClassVar[str] = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAt(Statement):
+    """Elements at computed positions: src (window, value, i0, ..., ik), as Put, into the window's memory."""
+
+    combine: str
+    name: ClassVar[str] = "store_at"
+
+
+# LINEAR level. Instructions stand in the order of `Linear.src`.
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(Statement):
+    """The instructions of one native function `kernel_name(ptr args, i64 chunk_begin, i64 chunk_end)`."""
+
+    kernel_name: str
+    name: ClassVar[str] = "linear"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(Op):
+    """The bounds of the chunks that this call runs: which is "begin" or "end"."""
+
+    which: str
+    name: ClassVar[str] = "chunk"
+
+    def infer(self) -> Result:
+        """An int64 scalar."""
+        return dtypes.int64, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loop(Op):
+    """The start of a loop; the node is the counter's value. src: (start, stop, step, init, ...): one init a carried value."""
+
+    uid: int
+    name: ClassVar[str] = "loop"
+
+    def infer(self, start: Node, stop: Node, step: Node, *inits: Node) -> Result:
+        """The counter, int64."""
+        return dtypes.int64, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Carried(Op):
+    """The current value of the k-th carried value of a loop. src: (loop,)."""
+
+    k: int
+    name: ClassVar[str] = "carried"
+
+    def infer(self, loop: Node) -> Result:
+        """As the init."""
+        init = loop.src[3 + self.k]
+        return init.dtype, init.shape
+
+
+class EndLoop(Statement):
+    """The end of a loop's body. src: (loop, next value, ...)."""
+
+    name: ClassVar[str] = "end_loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Final(Op):
+    """The k-th carried value after the loop (the init if it ran zero times). src: (end_loop,)."""
+
+    k: int
+    name: ClassVar[str] = "final"
+
+    def infer(self, end: Node) -> Result:
+        """As the next value."""
+        value = end.src[1 + self.k]
+        return value.dtype, value.shape
+
+
+@dataclass(frozen=True, slots=True)
+class If(Statement):
+    """The start of instructions that run only where a scalar bool holds. src: (condition,)."""
+
+    uid: int
+    name: ClassVar[str] = "if"
+
+
+class EndIf(Statement):
+    """The end of an If. src: (if,)."""
+
+    name: ClassVar[str] = "end_if"
+
+
+SINK, BLOCK, FOR, SWITCH, ASSIGN, STORE, END_LOOP, END_IF = (
+    Sink(),
+    Block(),
+    For(),
+    Switch(),
+    Assign(),
+    Store(),
+    EndLoop(),
+    EndIf(),
+)
+
+
+def store(*src: Node) -> Node:
+    """A store."""
+    return make(STORE, *src)
+
+
+def sink(*statements: Node) -> Node:
+    """A kernel of these statements."""
+    return make(SINK, *statements)

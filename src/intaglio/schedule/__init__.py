@@ -1,0 +1,1 @@
+"""From a program of writes to kernels: order, hazards, fusion, memory."""

@@ -1,0 +1,103 @@
+"""What storage hands to the engine: a slice of the journal as a small imperative program over buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from intaglio.ir.node import Node, Op, Result, make
+from intaglio.ops.memory import BufferRef
+
+if TYPE_CHECKING:
+    from intaglio.ir.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAt(Op):
+    """A leaf of statement values: a view of a buffer as it is just before statement number `position` runs.
+
+    `position` may be smaller than the number of the statement that uses the value (an expression keeps the value that
+    its operands had when it was written); never larger.
+    """
+
+    ref: BufferRef
+    view: View
+    position: int
+    name: ClassVar[str] = "read_at"
+
+    def infer(self) -> Result:
+        """The view's dtype and shape."""
+        return self.view.dtype, self.view.shape
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTo(Op):
+    """The same values on another device. src: (value,)."""
+
+    device: str
+    name: ClassVar[str] = "copy_to"
+
+    def infer(self, value: Node) -> Result:
+        """Unchanged."""
+        return value.dtype, value.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write: the elements of `view` of `ref` take `value` (same shape and dtype), all of it computed before any is stored.
+
+    With `indices`, the leading axes of the view are indexed: value has shape J + view.shape[k:], combined as `Put` says.
+    `offset` (a byte offset node) is only used in a `Repeat`'s body.
+    """
+
+    ref: BufferRef
+    view: View
+    value: Node
+    indices: tuple[Node, ...] = ()
+    combine: str = "set"
+    offset: Node | None = None
+    site: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A sequential loop: the body runs in order for each value of the counter (a Range node).
+
+    Values in the body read memory as it is at that moment, by `Window(view)(Buffer(ref)[, byte offset])`; offsets are
+    int64 scalar expressions of the counter (a Take of a constant buffer's window where positions are irregular).
+    `selector`, if any, is an int64 scalar that picks which arm of `arms` runs; else there is one arm.
+    """
+
+    counter: Node
+    arms: tuple[tuple[Write, ...], ...]
+    selector: Node | None = None
+
+
+Statement: TypeAlias = Write | Repeat
+
+
+@dataclass(slots=True)
+class Program:
+    """Statements in program order. Buffers that no statement has written hold what they hold.
+
+    `fresh` are the buffers that this program creates (no bytes yet). `keep` are the buffers whose final bytes matter;
+    everything else is scratch. `floating` are the numbers of statements that may run at any time at which their reads
+    are valid (values that were asked for: they write fresh buffers that nothing else in the program reads).
+    `checks` are lazily computed indices to be tested before the statement of that number: (number, index, bound, site).
+    """
+
+    statements: list[Statement]
+    fresh: set[BufferRef] = field(default_factory=set)
+    keep: set[BufferRef] = field(default_factory=set)
+    floating: set[int] = field(default_factory=set)
+    checks: list[tuple[int, Node, int, tuple[str, int] | None]] = field(default_factory=list)
+
+
+def read_at(ref: BufferRef, view: View, position: int) -> Node:
+    """A view of a buffer just before a statement."""
+    return make(ReadAt(ref, view, position))
+
+
+def copy_to(value: Node, device: str) -> Node:
+    """The same values on another device."""
+    return make(CopyTo(device), value)

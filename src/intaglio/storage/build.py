@@ -1,0 +1,297 @@
+"""Groups of entries as statements of a program: views with the loop's axes in front, tables, sequential loops."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.engine import realize as engine
+from intaglio.ir.node import Node, make
+from intaglio.ir.view import View
+from intaglio.ops.elementwise import add, cast, floor_div, mod, mul
+from intaglio.ops.loop import Range
+from intaglio.ops.memory import buffer, const, iota, take, window
+from intaglio.ops.movement import expand, reshape
+from intaglio.schedule.program import Repeat, Write
+from intaglio.storage.batch import batch
+from intaglio.storage.columns import Affine, Integers, Nest, affine, affine_floats, as_bytes, common_nest, grid, integers
+
+if TYPE_CHECKING:
+    from intaglio.ops.memory import BufferRef
+    from intaglio.storage.reroll import Kind, Run, Sequential
+    from intaglio.storage.skeleton import Hole, Step
+    from intaglio.storage.storage import Storage
+
+_axes: Final = itertools.count(1_000_000)  # numbers of the counters of sequential loops, apart from lowering's own
+
+Reader = Callable[["Storage", View], Node]  # the value of a view of a storage as of the group's start
+
+
+def table(values: list[Hole] | Integers, dtype: DType, device: str) -> BufferRef:
+    """A constant buffer of numbers."""
+    data = values.astype(dtype.numpy).tobytes() if isinstance(values, np.ndarray) else as_bytes(values, dtype)
+    return engine.from_bytes(data, device, table=True)
+
+
+def flat(view_dtype: DType, nbytes: int, offset: int) -> View:
+    """All elements of a storage on the grid that `offset` lies on."""
+    rest = offset % view_dtype.itemsize
+    return View.contiguous(view_dtype, ((nbytes - rest) // view_dtype.itemsize,), rest)
+
+
+def _within(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Node | None:
+    """The element offsets of a region's positions from its first, or None for one element."""
+    total: Node | None = None
+    for axis, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        place = tuple(extent if a == axis else 1 for a in range(len(shape)))
+        steps = mul(expand(reshape(iota(extent), place), shape), const(dtypes.int64, stride // itemsize))
+        total = steps if total is None else add(total, steps)
+    return total
+
+
+def _positions(base: Node, axes: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Node:
+    """Element indices of shape `axes` + `shape`: a base for each entry, then the region's own steps."""
+    inner = _within(shape, strides, item)
+    if inner is None:
+        return base if base.shape == axes else expand(base, axes)
+    full = axes + shape
+    inner = expand(reshape(inner, (1,) * len(axes) + shape), full)
+    if base.shape == ():
+        return add(inner, base)
+    return add(expand(reshape(base, axes + (1,) * len(shape)), full), inner)
+
+
+class Whole:
+    """One run as a whole-array write, with the forms of its columns."""
+
+    def __init__(self, run: Run, read: Reader, ref: BufferRef) -> None:
+        """Find the nest that suits the run's columns.
+
+        Args:
+            run: Entries of one kind, no two of which write one place.
+            read: Gives the value of a view of a storage as of the group's start.
+            ref: The buffer of the storage that is written.
+        """
+        self.run: Final = run
+        self.read: Final = read
+        self.ref: Final = ref
+        kind = run.kind
+        self.n: Final = len(run.offsets)
+        self.offsets: Final = np.fromiter(run.offsets, np.int64, self.n)
+        self.columns: Final[dict[int, list[Hole]]] = {}
+        self.whole: Final[dict[int, Integers]] = {}
+        hole = 0
+        for step in kind.pattern.steps:
+            if step.kind == "op":
+                continue
+            self.columns[hole] = run.column(hole)
+            found = integers(self.columns[hole])
+            if found is not None:
+                self.whole[hole] = found
+            hole += 2 if step.kind == "read" else 1
+        self.nest: Final = common_nest(self.n, [self.offsets, *self.whole.values()])
+
+    def write(self) -> Write:
+        """The statement: a view with the nest's axes in front, or a scatter through a table of positions."""
+        kind = self.run.kind
+        axes = self.nest.extents
+        value = batch(kind.pattern, axes, self._leaf)
+        form = affine(self.offsets, self.nest)
+        if form is not None:
+            view = View(kind.dtype, axes + kind.shape, _ints(form) + kind.strides, int(form.base))
+            if not view.has_internal_overlap():
+                return Write(self.ref, view, value)
+        view = flat(kind.dtype, self.ref.nbytes, int(self.offsets[0]))
+        item = kind.dtype.itemsize
+        base = self._table((self.offsets - view.offset) // item)
+        index = _positions(base, axes, kind.shape, kind.strides, item)
+        return Write(self.ref, view, value, indices=(index,))
+
+    def _table(self, values: list[Hole] | Integers, dtype: DType = dtypes.int64) -> Node:
+        """A constant of the nest's shape."""
+        ref = table(values, dtype, self.ref.device)
+        return window(View.contiguous(dtype, self.nest.extents), buffer(ref))
+
+    def _leaf(self, step: Step, hole: int) -> tuple[Node, bool]:
+        """A read or number of the pattern for all entries, and whether it has the nest's axes."""
+        if step.kind == "number":
+            return self._number(step, hole)
+        storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+        offsets = self.whole[hole]
+        form = affine(offsets, self.nest)
+        if form is not None:
+            if form.is_constant:
+                return self.read(storage, View(step.dtype, step.shape, step.strides, int(form.base))), False
+            view = View(step.dtype, self.nest.extents + step.shape, _ints(form) + step.strides, int(form.base))
+            return self.read(storage, view), True
+        view = flat(step.dtype, storage.nbytes, int(offsets[0]))
+        item = step.dtype.itemsize
+        base = self._table((offsets - view.offset) // item)
+        index = _positions(base, self.nest.extents, step.shape, step.strides, item)
+        return take(self.read(storage, view), index), True
+
+    def _number(self, step: Step, hole: int) -> tuple[Node, bool]:
+        """A number of the pattern: a constant, an affine grid, or a table."""
+        values = self.columns[hole]
+        form = number_form(values, self.whole.get(hole), self.nest, step.dtype)
+        if form is None:
+            return self._table(values, step.dtype), True
+        node = grid(form, self.nest, step.dtype)
+        return node, node.shape != ()
+
+
+def number_form(values: list[Hole], whole: Integers | None, nest: Nest, dtype: DType) -> Affine | None:
+    """How a column of numbers follows from the nest's digits in a dtype, if it does exactly."""
+    if all(v is values[0] or (v == values[0] and v.__class__ is values[0].__class__ and v) for v in values):
+        return Affine(values[0], (0,) * len(nest.extents))
+    if whole is not None:
+        form = affine(whole, nest)
+        if form is None or not (dtype.is_float and dtype not in (dtypes.float32, dtypes.float64)):
+            return form
+        return None
+    if dtype.is_float and all(v.__class__ is float for v in values):
+        return affine_floats(np.fromiter(values, np.float64, len(values)), nest, dtype)
+    return None
+
+
+def _ints(form: Affine) -> tuple[int, ...]:
+    """The coefficients of a form of integers."""
+    return tuple(int(c) for c in form.coefficients)
+
+
+class Turns:
+    """A sequential loop: each hole an expression of the counter."""
+
+    def __init__(self, group: Sequential, home: Callable[[Storage], BufferRef]) -> None:
+        """Make the counter.
+
+        Args:
+            group: The entries, by arm.
+            home: The buffer of a storage, which must hold its value when the loop starts.
+        """
+        self.group: Final = group
+        self.home: Final = home
+        self.counter: Final = make(Range(next(_axes)), const(dtypes.int64, group.count))
+
+    def repeat(self) -> Repeat:
+        """The statement."""
+        writes = tuple(self._write(run) for run in self.group.runs)
+        if self.group.selector is None:
+            return Repeat(self.counter, (writes,))
+        device = self.home(self.group.runs[0].kind.storage).device
+        selector = self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device)
+        return Repeat(self.counter, tuple((write,) for write in writes), selector)
+
+    def _write(self, run: Run) -> Write:
+        """One write of the body."""
+        kind = run.kind
+        ref = self.home(kind.storage)
+
+        def leaf(step: Step, hole: int) -> tuple[Node, bool]:
+            """A read or number as an expression of the counter."""
+            values = run.column(hole)
+            if step.kind == "number":
+                return self._number(values, run, step.dtype, ref.device), False
+            storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+            base, offset = self._offset(values, run, ref.device)
+            view = View(step.dtype, step.shape, step.strides, base)
+            return window(view, buffer(self.home(storage)), offset), False
+
+        base, offset = self._offset(list(run.offsets), run, ref.device)
+        return Write(
+            ref, View(kind.dtype, kind.shape, kind.strides, base), batch(kind.pattern, (), leaf), offset=offset
+        )
+
+    def _spread(self, values: list[Hole], run: Run) -> list[Hole]:
+        """A column over all turns: turns that do not run this arm repeat a neighbour's value."""
+        if len(values) == self.group.count:
+            return values
+        spread: list[Hole] = []
+        following = 0
+        for turn in range(self.group.count):
+            if following + 1 < len(run.numbers) and run.numbers[following + 1] <= turn:
+                following += 1
+            spread.append(values[following])
+        return spread
+
+    def _progression(self, column: Integers, run: Run) -> tuple[int, int] | None:
+        """(base, step) with column[k] = base + step * turn of entry k, for an arm that runs in some turns only."""
+        turns = np.fromiter(run.numbers, np.int64, len(run.numbers))
+        step = 0
+        if len(turns) > 1:
+            step, rest = divmod(int(column[1] - column[0]), int(turns[1] - turns[0]))
+            if rest:
+                return None
+        base = int(column[0]) - step * int(turns[0])
+        return (base, step) if (column == base + step * turns).all() else None
+
+    def _offset(self, values: list[Hole], run: Run, device: str) -> tuple[int, Node | None]:
+        """A byte offset as a number and an expression of the counter that is added to it."""
+        column = integers(values)
+        if column is None:
+            raise TypeError("offsets are integers")
+        found = self._progression(column, run)
+        if found is not None:
+            base, step = found
+            return base, mul(self.counter, const(dtypes.int64, step)) if step else None
+        node = self._digits(column, run)
+        if node is not None:
+            return node
+        return 0, self._lookup(np.array(self._spread(values, run), np.int64), dtypes.int64, device)
+
+    def _digits(self, column: Integers, run: Run) -> tuple[int, Node] | None:
+        """A column over a nest of loops, by the digits of the counter; None where it is no nest."""
+        if len(run.numbers) != self.group.count:
+            return None
+        nest = common_nest(len(column), [column])
+        form = affine(column, nest)
+        if form is None:
+            return None
+        total: Node | None = None
+        weight = nest.n
+        for extent, step in zip(nest.extents, _ints(form), strict=True):
+            weight //= extent
+            if step:
+                digit = floor_div(self.counter, const(dtypes.int64, weight)) if weight > 1 else self.counter
+                if weight * extent < nest.n:
+                    digit = mod(digit, const(dtypes.int64, extent))
+                term = mul(digit, const(dtypes.int64, step))
+                total = term if total is None else add(total, term)
+        return (int(form.base), total) if total is not None else None
+
+    def _number(self, values: list[Hole], run: Run, dtype: DType, device: str) -> Node:
+        """A number as a constant, an affine expression of the counter, or a table."""
+        first = values[0]
+        if all(v is first or (v == first and v.__class__ is first.__class__ and v) for v in values):
+            return const(dtype, first)
+        column = integers(values)
+        narrow = dtype.is_float and dtype not in (dtypes.float32, dtypes.float64)
+        if column is not None and not narrow:
+            found = self._progression(column, run)
+            if found is not None:
+                return cast(add(mul(self.counter, const(dtypes.int64, found[1])), const(dtypes.int64, found[0])), dtype)
+        return self._lookup(self._spread(values, run), dtype, device)
+
+    def _lookup(self, values: list[Hole] | Integers, dtype: DType, device: str) -> Node:
+        """The element of a table that belongs to this turn."""
+        ref = table(values, dtype, device)
+        return take(window(View.contiguous(dtype, (self.group.count,)), buffer(ref)), self.counter)
+
+
+def contiguous_write(ref: BufferRef, value: Node) -> Write:
+    """A write of a whole buffer."""
+    return Write(ref, View.contiguous(value.dtype, value.shape), value)
+
+
+def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:
+    """One run as a whole-array write."""
+    return Whole(run, read, ref).write()
+
+
+def kind_name(kind: Kind) -> str:
+    """A kind in words, for the journal's printed form."""
+    return f"{kind.dtype.name}{list(kind.shape)} of {len(kind.pattern.steps)} steps"

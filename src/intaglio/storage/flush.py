@@ -1,0 +1,545 @@
+"""The flush: the slice of the journal that some values need, trimmed, re-rolled, resolved to buffers and run."""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from intaglio.core.dtypes import dtypes
+from intaglio.core.errors import InternalError
+from intaglio.engine import realize as engine
+from intaglio.ir.node import Node, make, rebuild
+from intaglio.ir.view import View
+from intaglio.ops.loop import Assign
+from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const, window
+from intaglio.ops.movement import expand
+from intaglio.schedule.program import Program, ReadAt, Write, read_at
+from intaglio.storage import reroll
+from intaglio.storage.batch import batch, supports
+from intaglio.storage.build import Turns, whole_write
+from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment
+from intaglio.storage.skeleton import Pattern, Step, of_node
+from intaglio.storage.storage import Storage, pending
+
+if TYPE_CHECKING:
+    from intaglio.storage.skeleton import Hole
+
+# Where the value of a node lies: an old version kept for its readers, or the result of a computed tensor.
+realized: Final[weakref.WeakKeyDictionary[Node, tuple[BufferRef, View]]] = weakref.WeakKeyDictionary()
+scalars: Final[list[weakref.ref[ScalarHandle]]] = []  # handles of scalar expressions not yet nodes
+
+
+class ScalarHandle:
+    """What a tensor must offer that may hold a scalar expression as skeleton and holes."""
+
+    __slots__ = ()
+
+    def to_node(self) -> Node:
+        """The expression as a node (whose reads are registered with their storages)."""
+        raise NotImplementedError
+
+
+def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[BufferRef]:
+    """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
+    with engine.lock:
+        builder = Flush(list(storages), list(nodes))
+        return builder.run()
+
+
+class Slice:
+    """Which entries are needed: for each storage the last stamp, closed over what their payloads read."""
+
+    def __init__(self, storages: Iterable[Storage], nodes: Iterable[Node]) -> None:
+        self.stamps: dict[Storage, int] = {}
+        self._work: list[tuple[Storage, int]] = []
+        self._seen: set[Node] = set()
+        self._bases: set[Storage] = set()
+        for storage in storages:
+            self._need(storage, storage.sequence)
+        for node in nodes:
+            self._follow(node)
+        self._taken: dict[Storage, int] = {}
+        while self._work:
+            storage, stamp = self._work.pop()
+            self._enter(storage, stamp)
+            if not self._work:
+                self._readers()
+
+    def _need(self, storage: Storage, stamp: int) -> None:
+        """Need a storage as of a stamp."""
+        if self.stamps.get(storage, -1) < stamp:
+            self.stamps[storage] = stamp
+            self._work.append((storage, stamp))
+        if storage.base is not None and storage not in self._bases:
+            self._bases.add(storage)
+            self._follow(storage.base)
+
+    def _follow(self, root: Node) -> None:
+        """Need all that a node reads."""
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node in self._seen or node in realized:
+                continue
+            self._seen.add(node)
+            match node.op:
+                case Read(storage=Storage() as storage, stamp=stamp):
+                    self._need(storage, stamp)
+                case _:
+                    stack.extend(node.src)
+
+    def _enter(self, storage: Storage, stamp: int) -> None:
+        """Need all that the entries up to a stamp read."""
+        start = self._taken.get(storage, 0)
+        log = storage.log
+        place = start
+        while place < len(log) and log[place].sequence <= stamp:
+            entry = log[place]
+            place += 1
+            match entry:
+                case Entry(value=value, indices=indices):
+                    self._follow(value)
+                    for index in indices:
+                        self._follow(index)
+                case ElementEntry(skeleton=skeleton, sequence=sequence):
+                    for source in skeleton.storages:
+                        if source is not storage:
+                            self._need(source, min(sequence, source.sequence))
+                case Segment():
+                    pass
+        self._taken[storage] = place
+
+    def _readers(self) -> None:
+        """Join pending scalar entries that read what the slice overwrites: they run before."""
+        for storage in list(pending):
+            if not storage.skeletons or not storage.log:
+                continue
+            for skeleton in storage.skeletons:
+                for source in skeleton.storages:
+                    if source is not storage and self._taken.get(source):
+                        self._need(storage, min(storage.sequence, self.stamps[source]))
+
+    def entries(self) -> list[tuple[Storage, AnyEntry]]:
+        """The entries of the slice, in program order."""
+        found: list[tuple[Storage, AnyEntry]] = []
+        for storage, stamp in self.stamps.items():
+            for entry in storage.log:
+                if entry.sequence > stamp:
+                    break
+                found.append((storage, entry))
+        found.sort(key=lambda pair: pair[1].sequence)
+        return found
+
+
+class Flush:
+    """One flush in the making: statements, and where each storage's bytes are."""
+
+    def __init__(self, storages: list[Storage], nodes: list[Node]) -> None:
+        self.nodes: Final = nodes
+        self.slice: Final = Slice(storages, nodes)
+        self.wanted: Final = storages
+        self.program: Final = Program([])
+        self.homes: Final[dict[Storage, BufferRef]] = {}
+        self.marks: Final[dict[Storage, tuple[list[int], list[int]]]] = {}  # stamps, and the statement after each
+        self.resolved: Final[dict[Node, Node]] = {}
+        self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
+        self._kinds: Final[dict[tuple[object, ...], reroll.Kind]] = {}
+
+    def run(self) -> list[BufferRef]:
+        """Build the program, run it, then retire its entries."""
+        for reference in list(scalars):
+            handle = reference()
+            if handle is not None and self.slice.stamps:
+                handle.to_node()
+        scalars.clear()
+        self._run_plans()
+        entries = _trim(self.slice.entries(), self)
+        self._statements(entries)
+        for storage in self.wanted:
+            self.home(storage)
+        outputs = [self._output(node) for node in self.nodes]
+        self._save_readers()
+        if self.program.statements:
+            self.program.keep.update(self.homes.values())
+            plan = engine.plan(self.program)
+            engine.execute(plan)
+            self._commit(plan.renamed)
+            return [plan.renamed.get(ref, ref) for ref in outputs]
+        self._commit({})
+        return outputs
+
+    def _run_plans(self) -> None:
+        """Run kernels that were partitioned earlier for storages of the slice."""
+        for storage in self.slice.stamps:
+            plan = storage.plan
+            if plan is not None:
+                storage.plan = None
+                engine.execute(plan)
+
+    # -- where bytes are
+
+    def home(self, storage: Storage) -> BufferRef:
+        """The buffer that holds a storage, made and filled with its version 0 where it has none yet."""
+        ref = self.homes.get(storage)
+        if ref is not None:
+            return ref
+        ref = storage.ref
+        if ref is None:
+            ref = engine.new_ref(storage.nbytes, storage.device)
+            self.program.fresh.add(ref)
+            self.homes[storage] = ref
+            if storage.base is not None:
+                value = self.resolve(storage.base)
+                self._add(Write(ref, View.contiguous(value.dtype, value.shape), value))
+            self._mark(storage, 0)
+        else:
+            self.homes[storage] = ref
+        return ref
+
+    def _add(self, statement: Write | object) -> None:
+        """Append a statement."""
+        self.program.statements.append(statement)  # pyright: ignore[reportArgumentType] -- Write or Repeat
+
+    def _mark(self, storage: Storage, stamp: int) -> None:
+        """Note that the statements so far hold a storage as of a stamp."""
+        stamps, places = self.marks.setdefault(storage, ([], []))
+        stamps.append(stamp)
+        places.append(len(self.program.statements))
+
+    def position(self, storage: Storage, stamp: int) -> int:
+        """Before which statement a storage is as of a stamp."""
+        found = self.marks.get(storage)
+        if found is None:
+            return 0
+        place = bisect_right(found[0], stamp)
+        return found[1][place - 1] if place else 0
+
+    # -- values
+
+    def resolve(self, root: Node) -> Node:
+        """A value with every read replaced by where the bytes are."""
+        done = self.resolved
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in done:
+                continue
+            place = realized.get(node)
+            if place is not None:
+                done[node] = window(place[1], buffer(place[0])) if False else read_at(place[0], place[1], 0)
+                continue
+            match node.op:
+                case Read(storage=Storage() as storage, view=view, stamp=stamp):
+                    inline = storage not in self.homes and storage.ref is None
+                    if not inline:
+                        done[node] = read_at(self.home(storage), view, self.position(storage, stamp))
+                    elif storage.base is None:
+                        done[node] = expand(const(view.dtype, 0), view.shape)
+                    elif ready or storage.base in done:
+                        done[node] = _view_of(view, done[storage.base])
+                    else:
+                        stack += ((node, True), (storage.base, False))
+                case Buffer(ref=ref):
+                    done[node] = read_at(ref, View.contiguous(dtypes.uint8, (ref.nbytes,)), 0)
+                case Assign():
+                    done[node] = node
+                case _:
+                    if ready or not node.src:
+                        done[node] = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
+                    else:
+                        stack.append((node, True))
+                        stack.extend((s, False) for s in node.src if s not in done)
+        return done[root]
+
+    def _output(self, node: Node) -> BufferRef:
+        """A statement that computes a wanted node into a buffer of its own, unless it is in one already."""
+        place = realized.get(node)
+        if place is not None and place[1].is_contiguous and place[1].nbytes == place[0].nbytes:
+            return place[0]
+        value = self.resolve(node)
+        device = _device_of(value) or engine.default_device()
+        ref = engine.new_ref(node.nbytes, device)
+        self.program.fresh.add(ref)
+        self.program.keep.add(ref)
+        self.program.floating.add(len(self.program.statements))
+        self._add(Write(ref, View.contiguous(node.dtype, node.shape), value))
+        return ref
+
+    # -- entries
+
+    def _statements(self, entries: list[tuple[Storage, AnyEntry]]) -> None:
+        """All entries as statements, runs of rollable ones together."""
+        cuts = self._observed()
+        batch_items: list[reroll.Item] = []
+        kinds_cut: dict[Storage, list[int]] = cuts
+
+        def emit() -> None:
+            for group in reroll.roll(batch_items):
+                self._group(group)
+            batch_items.clear()
+
+        last: dict[Storage, int] = {}
+        for storage, entry in entries:
+            item = self._item(storage, entry)
+            marks = kinds_cut.get(storage)
+            if marks and batch_items:
+                before = last.get(storage, -1)
+                place = bisect_right(marks, before)
+                if before >= 0 and place < len(marks) + 1 and any(before <= m < entry.sequence for m in marks[max(0, place - 1) : place + 1]):
+                    emit()
+                    last.clear()
+            last[storage] = entry.sequence
+            if item is not None:
+                batch_items.append(item)
+                self._items[id(item)] = (storage, entry)
+                continue
+            emit()
+            last.clear()
+            self._single(storage, entry)
+        emit()
+
+    _items: dict[int, tuple[Storage, AnyEntry]]
+
+    def _observed(self) -> dict[Storage, list[int]]:
+        """The stamps at which living reads saw each storage before its last write: no group may span them."""
+        self._items = {}
+        found: dict[Storage, list[int]] = {}
+        for storage, stamp in self.slice.stamps.items():
+            if not storage.log:
+                continue
+            stamps: set[int] = set()
+            for reference in storage.live:
+                node = reference()
+                if node is not None:
+                    match node.op:
+                        case Read(stamp=seen) if storage.log[0].sequence <= seen < stamp:
+                            stamps.add(seen)
+                        case _:
+                            pass
+            if stamps:
+                found[storage] = sorted(stamps)
+        return found
+
+    def _item(self, storage: Storage, entry: AnyEntry) -> reroll.Item | None:
+        """An entry in the form in which it can be rolled, or None."""
+        match entry:
+            case ElementEntry():
+                key = (storage, entry.dtype, entry.skeleton)
+                kind = self._kinds.get(key)
+                if kind is None:
+                    pattern = _cast_pattern(entry.skeleton.pattern(), entry.dtype)
+                    kind = self._kind(storage, entry.dtype, (), (), pattern)
+                    self._kinds[key] = kind
+                return reroll.Item(entry.sequence, kind, entry.offset, entry.holes)
+            case Entry(indices=()) if entry.combine == "set":
+                found = of_node(entry.value)
+                if found is None or not supports(found[0]):
+                    return None
+                view = entry.view
+                kind = self._kind(storage, view.dtype, view.shape, view.strides, found[0])
+                return reroll.Item(entry.sequence, kind, view.offset, found[1])
+            case _:
+                return None
+
+    def _kind(
+        self, storage: Storage, dtype: object, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
+    ) -> reroll.Kind:
+        """The one object for these common properties."""
+        key = (storage, dtype, shape, strides, pattern)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = reroll.Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))  # pyright: ignore[reportArgumentType]
+            self._kinds[key] = kind
+        return kind
+
+    def _group(self, group: reroll.Group) -> None:
+        """One group as statements."""
+        match group:
+            case reroll.Single(item=item):
+                storage, entry = self._items[id(item)]
+                self._single(storage, entry)
+            case reroll.Parallel(runs=runs, last=last):
+                storages = {run.kind.storage for run in runs}
+                for storage in storages:
+                    self.home(storage)
+                start = len(self.program.statements)
+
+                def reader(storage: Storage, view: View) -> Node:
+                    if storage in self.homes or storage.ref is not None:
+                        return read_at(self.home(storage), view, start)
+                    if storage.base is None:
+                        return expand(const(view.dtype, 0), view.shape)
+                    return _view_of(view, self.resolve(storage.base))
+
+                for run in runs:
+                    self._add(whole_write(run, reader, self.home(run.kind.storage)))
+                for storage in storages:
+                    self._mark(storage, last)
+            case reroll.Sequential(runs=runs, last=last):
+                self._add(Turns(group, self.home).repeat())
+                for run in runs:
+                    self._mark(run.kind.storage, last)
+
+    def _single(self, storage: Storage, entry: AnyEntry) -> None:
+        """One entry as one statement."""
+        ref = self.home(storage)
+        match entry:
+            case Segment(view=view, numbers=numbers):
+                self._add(self._segment(storage, view, numbers, ref))
+            case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
+                places = tuple(self.resolve(index) for index in indices)
+                self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
+            case ElementEntry():
+                view = View(entry.dtype, (), (), entry.offset)
+                self._add(Write(ref, view, self.resolve(element_node(entry))))
+        self._mark(storage, entry.sequence)
+
+    def _segment(
+        self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef
+    ) -> Write:
+        """A segment of numbers as a whole-array write."""
+        pattern = Pattern((Step("number", view.dtype),))
+        run = reroll.Run(self._kind(storage, view.dtype, (), (), pattern))
+        run.offsets = _offsets(view, numbers)
+        run.holes = [(number,) for number in numbers.values()]
+        return whole_write(run, _no_reads, ref)
+
+    # -- old readers
+
+    def _save_readers(self) -> None:
+        """Keep what living readers outside this slice still need of bytes that it overwrites."""
+        for storage, ref in list(self.homes.items()):
+            marks = self.marks.get(storage)
+            if marks is None:
+                continue
+            stamp = marks[0][-1]
+            for reference in storage.live:
+                node = reference()
+                if node is None or node in realized:
+                    continue
+                match node.op:
+                    case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
+                        fresh = engine.new_ref(view.nbytes, storage.device)
+                        self.program.fresh.add(fresh)
+                        self.program.keep.add(fresh)
+                        self.program.floating.add(len(self.program.statements))
+                        whole = View.contiguous(view.dtype, view.shape)
+                        self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
+                        self.saved.append((reference, fresh, whole))
+                    case _:
+                        pass
+
+    def _commit(self, renamed: dict[BufferRef, BufferRef]) -> None:
+        """Retire the entries that have run."""
+        for storage, ref in self.homes.items():
+            storage.ref = renamed.get(ref, ref)
+            storage.base = None
+            stamp = self.slice.stamps.get(storage, 0)
+            log = storage.log
+            count = 0
+            while count < len(log) and log[count].sequence <= stamp:
+                count += 1
+            if storage.open is not None and storage.open.sequence <= stamp:
+                storage.open = None
+            del log[:count]
+            if not log:
+                storage.skeletons.clear()
+                pending.discard(storage)
+        for reference, ref, view in self.saved:
+            node = reference()
+            if node is not None:
+                realized[node] = (renamed.get(ref, ref), view)
+
+
+def element_node(entry: ElementEntry) -> Node:
+    """The value of a scalar entry as a node."""
+    return scalar_node(entry.skeleton.pattern(), entry.holes, entry.dtype)
+
+
+def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Node:
+    """A scalar expression as a node, its reads as of their stamps."""
+
+    def leaf(step: Step, hole: int) -> tuple[Node, bool]:
+        if step.kind == "number":
+            return const(step.dtype, holes[hole]), False
+        storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+        return storage.read_past(View(step.dtype, (), (), int(holes[hole])), int(holes[hole + 1])), False
+
+    return batch(_cast_pattern(pattern, dtype), (), leaf)
+
+
+def _cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
+    """A pattern whose value has a dtype."""
+    from intaglio.ops.elementwise import Cast  # noqa: PLC0415
+
+    if pattern.steps[-1].dtype is dtype:
+        return pattern
+    last = Step("op", dtype, op=Cast(dtype), src=(len(pattern.steps) - 1,))  # pyright: ignore[reportArgumentType]
+    return Pattern((*pattern.steps, last))
+
+
+def _no_reads(storage: Storage, view: View) -> Node:
+    """Numbers read nothing."""
+    raise InternalError("journal: a segment of numbers has no reads")
+
+
+def _offsets(view: View, numbers: dict[int, int | float | bool]) -> list[int]:
+    """The byte offsets of row-major positions of a view."""
+    if len(view.shape) == 1:
+        offset, stride = view.offset, view.strides[0]
+        return [offset + position * stride for position in numbers]
+    found: list[int] = []
+    for position in numbers:
+        offset, rest = view.offset, position
+        for extent, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+            rest, digit = divmod(rest, extent)
+            offset += digit * stride
+        found.append(offset)
+    return found
+
+
+def _view_of(view: View, value: Node) -> Node:
+    """A view of a computed value."""
+    if view == View.contiguous(value.dtype, value.shape):
+        return value
+    return window(view, value)
+
+
+def _device_of(value: Node) -> str | None:
+    """The device of the buffers that a resolved value reads."""
+    stack = [value]
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        match node.op:
+            case ReadAt(ref=ref) | Buffer(ref=ref):
+                return ref.device
+            case _:
+                stack.extend(node.src)
+    return None
+
+
+def _overwritten(storage: Storage, view: View, seen: int, stamp: int) -> bool:
+    """Whether an entry of the slice, newer than a read, overlaps it."""
+    for entry in storage.log:
+        if entry.sequence > stamp:
+            return False
+        if entry.sequence > seen:
+            match entry:
+                case ElementEntry(dtype=dtype, offset=offset):
+                    if View(dtype, (), (), offset).overlaps(view):
+                        return True
+                case Segment(view=target) | Entry(view=target):
+                    if target.overlaps(view):
+                        return True
+    return False
+
+
+def _trim(entries: list[tuple[Storage, AnyEntry]], flush: Flush) -> list[tuple[Storage, AnyEntry]]:
+    """The entries without those that later ones cover before anything reads them."""
+    return entries

@@ -1,0 +1,395 @@
+"""Re-rolling: runs of like entries become whole-array writes where nothing depends, one sequential loop where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from intaglio.storage.skeleton import Hole, Pattern, Step
+
+if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
+    from intaglio.storage.columns import Integers
+    from intaglio.storage.storage import Storage
+
+LONGEST_PERIOD: Final = 64  # how many writes the body of one rolled loop may have before it becomes a switch
+WIDE: Final = 4096  # elements of one write from which a run at one fixed place is left as separate kernels
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Kind:
+    """What entries must share to be rolled together; interned by its maker, so compared by identity."""
+
+    storage: Storage
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    pattern: Pattern
+    reads: tuple[tuple[Step, int], ...]  # the reads of the pattern, each with its first hole
+
+    @property
+    def region(self) -> tuple[int, int]:
+        """The first and past-the-last byte of a target, relative to its offset."""
+        return _bytes_of(self.dtype, self.shape, self.strides)
+
+
+@dataclass(slots=True)
+class Item:
+    """One entry that may be rolled: what it has in common with others (`kind`), and its numbers and positions."""
+
+    sequence: int
+    kind: Kind
+    offset: int
+    holes: tuple[Hole, ...]
+
+    @property
+    def storage(self) -> Storage:
+        """The storage that is written."""
+        return self.kind.storage
+
+
+@dataclass(slots=True)
+class Run:
+    """All entries of one kind in a group, in order: their numbers in the group, target offsets and holes by column."""
+
+    kind: Kind
+    numbers: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    holes: list[tuple[Hole, ...]] = field(default_factory=list)
+
+    def column(self, hole: int) -> list[Hole]:
+        """The values of one hole, in order."""
+        return [holes[hole] for holes in self.holes]
+
+    def keep(self, places: Iterable[int]) -> Run:
+        """The run with only the entries at these places of it."""
+        places = list(places)
+        return Run(
+            self.kind,
+            [self.numbers[p] for p in places],
+            [self.offsets[p] for p in places],
+            [self.holes[p] for p in places],
+        )
+
+
+@dataclass(slots=True)
+class Parallel:
+    """Runs none of whose reads sees a write of the group: whole-array writes, in this order."""
+
+    runs: list[Run]
+    last: int
+
+
+@dataclass(slots=True)
+class Sequential:
+    """Items that depend on one another: a loop of `count` turns.
+
+    With `selector` None, every turn runs all arms' entries in order (`arms` is the body: one run a write, entry k of
+    each run in turn k). Otherwise turn k runs arm `selector[k]`, and run j's entries stand at its own `numbers`.
+    """
+
+    count: int
+    runs: list[Run]
+    selector: list[int] | None
+    last: int
+
+
+@dataclass(slots=True)
+class Single:
+    """An item that was not rolled, and why."""
+
+    item: Item
+    reason: str
+
+
+Group: TypeAlias = Parallel | Sequential | Single
+
+
+def roll(items: Sequence[Item]) -> list[Group]:
+    """The items, in program order, as groups that may run one after the other."""
+    groups: list[Group] = []
+    for component in _components(items):
+        groups.extend(_roll_component(component))
+    groups.sort(key=_last)
+    return groups
+
+
+def _last(group: Group) -> int:
+    """The number of the last write of a group."""
+    return group.item.sequence if isinstance(group, Single) else group.last
+
+
+def _components(items: Sequence[Item]) -> list[list[Item]]:
+    """Items split by the storages that they write and share: no item reads or writes what another part writes."""
+    written = {item.storage for item in items}
+    parent: dict[Storage, Storage] = {storage: storage for storage in written}
+
+    def find(storage: Storage) -> Storage:
+        while parent[storage] is not storage:
+            parent[storage] = parent[parent[storage]]
+            storage = parent[storage]
+        return storage
+
+    seen: set[int] = set()
+    for item in items:
+        if id(item.kind) in seen:
+            continue
+        seen.add(id(item.kind))
+        for step, _ in item.kind.reads:
+            if step.storage in written:
+                parent[find(step.storage)] = find(item.storage)  # pyright: ignore[reportArgumentType] -- it is in `written`
+    parts: dict[Storage, list[Item]] = {}
+    for item in items:
+        parts.setdefault(find(item.storage), []).append(item)
+    return list(parts.values())
+
+
+def _roll_component(items: list[Item]) -> list[Group]:
+    """One component, as few groups as its dependences allow."""
+    groups: list[Group] = []
+    for stretch in _stretches(items):
+        if len(stretch) == 1:
+            groups.append(Single(stretch[0], "one entry"))
+            continue
+        flows = _has_flow(stretch)
+        if not flows:
+            rolled = _parallel(stretch)
+            if rolled is not None:
+                groups.append(rolled)
+                continue
+        if any(_stays_wide(item) for item in stretch):
+            groups.extend(Single(item, "a wide write that depends on the one before") for item in stretch)
+            continue
+        groups.extend(_sequential(stretch))
+    return groups
+
+
+def _stretches(items: list[Item]) -> list[list[Item]]:
+    """Items cut where one reads a value older than a write of the stretch that came before it, or overlaps itself."""
+    stretches: list[list[Item]] = []
+    current: list[Item] = []
+    last_write: dict[Storage, int] = {}
+    flowing = False
+    for item in items:
+        stale = False
+        for step, hole in item.kind.reads:
+            storage = step.storage
+            newest = last_write.get(storage, -1)  # pyright: ignore[reportArgumentType] -- steps hold storages
+            stamp = item.holes[hole + 1]
+            if newest > stamp and flowing:
+                stale = True
+            elif 0 <= newest <= stamp:
+                flowing = True
+        if stale:
+            stretches.append(current)
+            current, last_write, flowing = [], {}, False
+        current.append(item)
+        last_write[item.storage] = item.sequence
+    if current:
+        stretches.append(current)
+    return stretches
+
+
+def _bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
+    """The first and past-the-last byte of a region, relative to its offset."""
+    low, high = 0, dtype.itemsize
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return low, high
+
+
+def _has_flow(items: list[Item]) -> bool:
+    """Whether some item reads bytes that an earlier one of them wrote (exact for equal elements, else by bounds)."""
+    written: dict[Storage, list[Item]] = {}
+    for item in items:
+        written.setdefault(item.storage, []).append(item)
+    for storage, writers in written.items():
+        readers = [
+            (item, step, hole) for item in items for step, hole in item.kind.reads if step.storage is storage
+        ]
+        if not readers:
+            continue
+        regions = {w.kind.region for w in writers} | {
+            _bytes_of(step.dtype, step.shape, step.strides) for _, step, _ in readers
+        }
+        size = next(iter(regions))[1]
+        if len(regions) == 1 and all(w.offset % size == writers[0].offset % size for w in writers) and all(
+            int(item.holes[hole]) % size == writers[0].offset % size for item, _, hole in readers
+        ):
+            if _exact_flow(writers, readers):
+                return True
+        elif _bounded_flow(writers, readers):
+            return True
+    return False
+
+
+def _exact_flow(writers: list[Item], readers: list[tuple[Item, Step, int]]) -> bool:
+    """Whether a read sees a write of the very same region, made before its stamp."""
+    first: dict[int, int] = {}
+    for writer in writers:
+        first.setdefault(writer.offset, writer.sequence)
+    for item, _, hole in readers:
+        written = first.get(int(item.holes[hole]))
+        if written is not None and written <= item.holes[hole + 1]:
+            return True
+    return False
+
+
+def _bounded_flow(writers: list[Item], readers: list[tuple[Item, Step, int]]) -> bool:
+    """Whether a read's bounds overlap those of all writes so far: conservative."""
+    lows = np.array([w.offset + w.kind.region[0] for w in writers])
+    highs = np.array([w.offset + w.kind.region[1] for w in writers])
+    sequences = np.array([w.sequence for w in writers])
+    lowest, highest = np.minimum.accumulate(lows), np.maximum.accumulate(highs)
+    for item, step, hole in readers:
+        low, high = _bytes_of(step.dtype, step.shape, step.strides)
+        offset, stamp = int(item.holes[hole]), int(item.holes[hole + 1])
+        before = int(np.searchsorted(sequences, stamp, side="right")) - 1
+        if before >= 0 and offset + low < highest[before] and offset + high > lowest[before]:
+            return True
+    return False
+
+
+def _runs(items: list[Item]) -> list[Run]:
+    """The items by kind, in order of first appearance."""
+    found: dict[Kind, Run] = {}
+    for number, item in enumerate(items):
+        run = found.get(item.kind)
+        if run is None:
+            run = found[item.kind] = Run(item.kind)
+        run.numbers.append(number)
+        run.offsets.append(item.offset)
+        run.holes.append(item.holes)
+    return list(found.values())
+
+
+def _parallel(items: list[Item]) -> Parallel | None:
+    """Whole-array writes with overwritten entries dropped, or None where the last writer of a place is not plain."""
+    runs = _runs(items)
+    by_storage: dict[Storage, list[Run]] = {}
+    for run in runs:
+        by_storage.setdefault(run.kind.storage, []).append(run)
+    kept: list[Run] = []
+    for own in by_storage.values():
+        regions = {run.kind.region for run in own}
+        aligned = len(regions) == 1 and _same_grid(own, next(iter(regions)))
+        if aligned:
+            kept.extend(_last_writers(own))
+        elif len(own) == 1 and _disjoint(own[0]):
+            kept.append(own[0])
+        elif all(_disjoint(run) for run in own) and _in_turn(own):
+            kept.extend(own)
+        else:
+            return None
+    kept.sort(key=lambda run: run.numbers[0])
+    return Parallel(kept, items[-1].sequence)
+
+
+def _same_grid(runs: list[Run], region: tuple[int, int]) -> bool:
+    """Whether all targets are equal or disjoint: one size, on one grid of that size, each one solid."""
+    size = region[1] - region[0]
+    for run in runs:
+        count = run.kind.dtype.itemsize
+        for extent in run.kind.shape:
+            count *= extent
+        if count != size:
+            return False
+    rest = runs[0].offsets[0] % size
+    return all((np.array(run.offsets) % size == rest).all() for run in runs)
+
+
+def _last_writers(runs: list[Run]) -> list[Run]:
+    """The runs with only the last write of each place."""
+    if len(runs) == 1 and len(set(runs[0].offsets)) == len(runs[0].offsets):
+        return runs
+    last: dict[int, int] = {}
+    for run in runs:
+        for number, offset in zip(run.numbers, run.offsets, strict=True):
+            if number > last.get(offset, -1):
+                last[offset] = number
+    kept = [
+        run.keep(p for p, (n, o) in enumerate(zip(run.numbers, run.offsets, strict=True)) if last[o] == n) for run in runs
+    ]
+    return [run for run in kept if run.numbers]
+
+
+def _disjoint(run: Run) -> bool:
+    """Whether the targets of a run cannot overlap, by their bounds."""
+    low, high = run.kind.region
+    offsets = sorted(run.offsets)
+    return all(b - a >= high - low for a, b in zip(offsets, offsets[1:], strict=False))
+
+
+def _in_turn(runs: list[Run]) -> bool:
+    """Whether each run ends before the next begins."""
+    ordered = sorted(runs, key=lambda run: run.numbers[0])
+    return all(a.numbers[-1] < b.numbers[0] for a, b in zip(ordered, ordered[1:], strict=False))
+
+
+def _stays_wide(item: Item) -> bool:
+    """Whether one write is work enough for a kernel of its own."""
+    size = 1
+    for extent in item.kind.shape:
+        size *= extent
+    return size >= WIDE or _overlaps_itself(item)
+
+
+def _overlaps_itself(item: Item) -> bool:
+    """Whether an item of more than one element reads what it writes at another position."""
+    kind = item.kind
+    storage, dtype, shape, strides = kind.storage, kind.dtype, kind.shape, kind.strides
+    size = 1
+    for extent in shape:
+        size *= extent
+    if size == 1:
+        return False
+    low, high = _bytes_of(dtype, shape, strides)
+    for step, hole in kind.reads:
+        if step.storage is not storage:
+            continue
+        offset = int(item.holes[hole])
+        if (offset, step.dtype, step.shape, step.strides) == (item.offset, dtype, shape, strides):
+            continue
+        first, end = _bytes_of(step.dtype, step.shape, step.strides)
+        if offset + first < item.offset + high and item.offset + low < offset + end:
+            return True
+    return False
+
+
+def _sequential(items: list[Item]) -> list[Group]:
+    """A loop over a repeating body, or over a switch where the kinds follow no period; what is left over stays single."""
+    runs = _runs(items)
+    kinds = {run.kind: k for k, run in enumerate(runs)}
+    order = np.array([kinds[item.kind] for item in items])
+    period = _period(order)
+    if period is None:
+        return [Sequential(len(items), runs, order.tolist(), items[-1].sequence)]
+    turns = len(items) // period
+    body: list[Run] = []
+    for place in range(period):
+        run = Run(items[place].kind)
+        for turn in range(turns):
+            item = items[turn * period + place]
+            run.numbers.append(turn)
+            run.offsets.append(item.offset)
+            run.holes.append(item.holes)
+        body.append(run)
+    rest = items[turns * period :]
+    groups: list[Group] = [Sequential(turns, body, None, items[turns * period - 1].sequence)]
+    return groups + [Single(item, "the rest of a rolled loop") for item in rest]
+
+
+def _period(order: Integers) -> int | None:
+    """The shortest period of the kinds that repeats at least twice, if it is short."""
+    for period in range(1, min(LONGEST_PERIOD, len(order) // 2) + 1):
+        if (order[period:] == order[:-period]).all():
+            return period
+    return None
+
+

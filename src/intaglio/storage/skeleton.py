@@ -1,0 +1,139 @@
+"""Skeletons: what entries of a loop have in common, with their numbers and positions left out as holes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from intaglio.ir.node import Node, Op, toposort
+from intaglio.ops.memory import Const, Read
+
+if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
+    from intaglio.storage.storage import Storage
+
+Hole: TypeAlias = int | float | bool
+LARGEST: Final = 96  # nodes of a payload that may become the body of a loop
+CHILDREN: Final = 16  # remembered extensions of a skeleton: a bound, since each keeps its operands alive
+
+
+class Skeleton:
+    """A scalar expression with holes: a read of one element, a number, or an op over skeletons.
+
+    A read has two holes, its byte offset and its stamp; a number has one. The holes of an op are its operands' in order.
+    """
+
+    __slots__ = ("children", "dtype", "key", "left", "op", "right", "storage", "storages")
+
+    def __init__(
+        self,
+        dtype: DType,
+        storage: Storage | None = None,
+        op: Op | None = None,
+        left: Skeleton | None = None,
+        right: Skeleton | None = None,
+    ) -> None:
+        self.dtype: Final = dtype
+        self.storage: Final = storage
+        self.op: Final = op
+        self.left: Final = left
+        self.right: Final = right
+        self.children: dict[tuple[object, ...], Skeleton] = {}
+        self.key: Pattern | None = None
+        found: frozenset[Storage] = frozenset() if storage is None else frozenset((storage,))
+        for operand in (left, right):
+            if operand is not None:
+                found |= operand.storages
+        self.storages: Final = found
+
+    def extend(self, key: tuple[object, ...], op: Op, dtype: DType, other: Skeleton | None, swapped: bool) -> Skeleton:
+        """The skeleton of `op` over this one and another, made once (then found under `key`)."""
+        left, right = (other, self) if swapped else (self, other)
+        made = Skeleton(dtype, None, op, left, right)
+        if len(self.children) >= CHILDREN:
+            self.children.clear()
+        self.children[key] = made
+        return made
+
+    def pattern(self) -> Pattern:
+        """The steps that compute this expression, which compare equal for equal expressions."""
+        if self.key is None:
+            self.key = _flatten(self)
+        return self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a pattern: a read (two holes), a number (one hole), or an op over earlier steps."""
+
+    kind: str  # "read", "number" or "op"
+    dtype: DType
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    storage: object = None
+    op: Op | None = None
+    src: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The steps of a payload, inputs before users; the last is the value. Compared by content."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def reads(self) -> list[tuple[Step, int]]:
+        """Each read with the index of its first hole (its byte offset; its stamp comes next)."""
+        found: list[tuple[Step, int]] = []
+        hole = 0
+        for step in self.steps:
+            if step.kind == "read":
+                found.append((step, hole))
+                hole += 2
+            elif step.kind == "number":
+                hole += 1
+        return found
+
+
+def _flatten(root: Skeleton) -> Pattern:
+    """The pattern of a skeleton: its steps in the order in which its holes stand."""
+    steps: list[Step] = []
+    values: list[int] = []
+    stack: list[tuple[Skeleton, bool]] = [(root, False)]
+    while stack:
+        skeleton, done = stack.pop()
+        if skeleton.op is None:
+            kind = "number" if skeleton.storage is None else "read"
+            steps.append(Step(kind, skeleton.dtype, storage=skeleton.storage))
+            values.append(len(steps) - 1)
+        elif not done:
+            stack.append((skeleton, True))
+            stack.extend((operand, False) for operand in (skeleton.right, skeleton.left) if operand is not None)
+        else:
+            count = (skeleton.left is not None) + (skeleton.right is not None)
+            src = tuple(values[-count:])
+            del values[-count:]
+            steps.append(Step("op", skeleton.dtype, op=skeleton.op, src=src))
+            values.append(len(steps) - 1)
+    return Pattern(tuple(steps))
+
+
+def of_node(root: Node) -> tuple[Pattern, tuple[Hole, ...]] | None:
+    """The pattern and holes of a payload node, or None where it is too large to be the body of a loop."""
+    steps: list[Step] = []
+    holes: list[Hole] = []
+    index: dict[Node, int] = {}
+    for node in toposort((root,)):
+        match node.op:
+            case Const() as op:
+                steps.append(Step("number", node.dtype))
+                holes.append(op.value)
+            case Read(storage=storage, view=view, stamp=stamp):
+                steps.append(Step("read", node.dtype, view.shape, view.strides, storage))
+                holes += (view.offset, stamp)
+            case op:
+                steps.append(Step("op", node.dtype, node.shape, op=op, src=tuple(index[s] for s in node.src)))
+        index[node] = len(steps) - 1
+        if len(steps) > LARGEST:
+            return None
+    return Pattern(tuple(steps)), tuple(holes)

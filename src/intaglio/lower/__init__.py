@@ -1,0 +1,1 @@
+"""From kernels to instructions: ranges, placement, vectors, tiles, linear order."""

@@ -1,0 +1,523 @@
+"""Emission: scalar expressions placed in loops as linear instructions, each as far out as its ranges allow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import InternalError
+from intaglio.core.target import Target
+from intaglio.ir.node import Node, make, toposort
+from intaglio.lower.index import Index, Terms, number
+from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, Elementwise, Mul, add, and_, fma, lt, mul, where
+from intaglio.ops.loop import END_IF, END_LOOP, Carried, Final as FinalValue, If, Loop, Range
+from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
+from intaglio.ops.movement import expand
+from intaglio.ops.reduce import Across, Fold
+
+COMBINE: Final = {"sum": ADD, "prod": MUL, "max": MAXIMUM, "min": MINIMUM}
+ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
+BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
+Instance = dict[Node, int]
+
+
+def identity(kind: str, dtype: DType) -> Node:
+    """What a reduction starts from."""
+    match kind:
+        case "sum":
+            return const(dtype, 0)
+        case "prod":
+            return const(dtype, 1)
+        case "max":
+            return const(dtype, dtype.min)
+        case _:
+            return const(dtype, dtype.max)
+
+
+@dataclass(slots=True)
+class Frame:
+    """The body of one loop in the making: its instructions, and what is known in it."""
+
+    code: list[Node] = field(default_factory=list)
+    have: set[Node] = field(default_factory=set)
+    memo: dict[tuple[Node, tuple[tuple[int, int], ...]], Node] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Binding:
+    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `mask` bounds the last."""
+
+    frame: int
+    base: Node
+    instances: int = 1
+    lanes: int = 0
+    bound: Node | None = None  # lanes at or past it are masked
+
+
+class Emitter:
+    """Writes the instructions of one kernel."""
+
+    def __init__(self, index: Index, target: Target) -> None:
+        self.index: Final = index
+        self.target: Final = target
+        self.frames: list[Frame] = [Frame()]
+        self.bound: Final[dict[Node, Binding]] = {}
+        self.bits: Final[dict[Node, int]] = {}
+        self.masks: Final[dict[Node, int]] = {}
+        self.pinned: int = 0  # ranges that a load of written memory depends on
+        self.flops: int = 0
+        self._numbers: Final = itertools.count()
+        self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
+
+    # -- dependence
+
+    def bit(self, r: Node) -> int:
+        """The bit of a range."""
+        found = self.bits.get(r)
+        if found is None:
+            found = self.bits[r] = 1 << len(self.bits)
+        return found
+
+    def mask(self, root: Node) -> int:
+        """The ranges that a value depends on."""
+        masks = self.masks
+        found = masks.get(root)
+        if found is not None:
+            return found
+        for node in toposort((root,), enter=lambda n: n not in masks):
+            if node in masks:
+                continue
+            op = node.op
+            if isinstance(op, Range):
+                masks[node] = self.bit(node)
+                continue
+            total = 0
+            for s in node.src:
+                total |= masks[s]
+            if isinstance(op, Fold):
+                for r in node.src[1:]:
+                    total &= ~self.bit(r)
+            elif isinstance(op, Load) and op.epoch:
+                total |= self.pinned
+            masks[node] = total
+        return masks[root]
+
+    def level(self, mask: int) -> int:
+        """The innermost frame that a value with these ranges needs."""
+        found = 0
+        for r, binding in self.bound.items():
+            if self.bits[r] & mask and binding.frame > found:
+                found = binding.frame
+        return found
+
+    def _key(self, mask: int, instance: Instance) -> tuple[tuple[int, int], ...]:
+        """Which instance of the ranges in a mask."""
+        return tuple(sorted((self.bits[r], n) for r, n in instance.items() if n and self.bits[r] & mask))
+
+    # -- writing
+
+    def put(self, level: int, node: Node) -> Node:
+        """Have an instruction in a frame (or in one around it)."""
+        if isinstance(node.op, (Const, Arg, Param, Local)):
+            return node
+        for frame in self.frames[: level + 1]:
+            if node in frame.have:
+                return node
+        frame = self.frames[level]
+        frame.have.add(node)
+        frame.code.append(node)
+        return node
+
+    def effect(self, node: Node) -> None:
+        """Append an effect to the innermost frame."""
+        self.frames[-1].code.append(node)
+
+    def loop(
+        self,
+        start: Node,
+        stop: Node,
+        step: int,
+        inits: Sequence[Node],
+        body: Callable[[Node, list[Node]], Sequence[Node]],
+        bind: Callable[[int, Node], tuple[Node, Binding]] | None = None,
+        *,
+        once: bool = False,
+    ) -> list[Node]:
+        """A loop around what `body(counter, carried)` writes; gives the carried values after it. `once`: no loop."""
+        counter = start if once else make(Loop(next(self._numbers)), start, stop, number(step), *inits)
+        carried = list(inits) if once else [make(Carried(k), counter) for k in range(len(inits))]
+        self.frames.append(Frame())
+        key: Node | None = None
+        if bind is not None:
+            key, binding = bind(len(self.frames) - 1, counter)
+            self.bit(key)
+            self.bound[key] = binding
+        following = list(body(counter, carried))
+        if key is not None:
+            del self.bound[key]
+        frame = self.frames.pop()
+        code = self.frames[-1].code
+        if once:
+            code.extend(frame.code)
+            self.frames[-1].have |= frame.have
+            return following
+        end = make(END_LOOP, counter, *following)
+        code.append(counter)
+        code.extend(frame.code)
+        code.append(end)
+        return [make(FinalValue(k), end) for k in range(len(following))]
+
+    def when(self, condition: Node, body: Callable[[], None]) -> None:
+        """Instructions that run only where a scalar holds."""
+        start = make(If(next(self._numbers)), condition)
+        self.frames.append(Frame())
+        body()
+        frame = self.frames.pop()
+        self.frames[-1].code += [start, *frame.code, make(END_IF, start)]
+
+    # -- values
+
+    def emit(self, root: Node, instance: Instance) -> Node:
+        """Have a value computed for one instance; gives it."""
+        roots = (root,)
+        order = self._orders.get(roots)
+        if order is None:
+            order = self._orders[roots] = toposort(roots, enter=lambda n: not isinstance(n.op, (Fold, Load)))
+        value = root
+        for node in order:
+            value = self._one(node, instance)
+        return value
+
+    def _known(self, node: Node, instance: Instance) -> Node:
+        """A value that has been computed."""
+        if isinstance(node.op, (Const, Arg, Param, Local)):
+            return node
+        mask = self.mask(node)
+        return self.frames[self.level(mask)].memo[node, self._key(mask, instance)]
+
+    def _one(self, node: Node, instance: Instance) -> Node:
+        """Have one node computed, its inputs being known."""
+        op = node.op
+        if isinstance(op, (Const, Arg, Param, Local)):
+            return node
+        mask = self.mask(node)
+        level = self.level(mask)
+        key = (node, self._key(mask, instance))
+        frame = self.frames[level]
+        found = frame.memo.get(key)
+        if found is not None:
+            return found
+        match op:
+            case Range():
+                value = self._range(node, instance)
+            case Load():
+                value = self._load(node, op, instance, level)
+            case Fold():
+                self._fold(node, op, level)
+                return frame.memo[key]
+            case Elementwise():
+                value = self.put(level, make(op, *(self._known(s, instance) for s in node.src)))
+                if node.dtype.is_float:
+                    self.flops += 1
+            case _:
+                raise InternalError(f"lower: {op.name} in a scalar expression")
+        frame.memo[key] = value
+        return value
+
+    def _range(self, r: Node, instance: Instance) -> Node:
+        """The value of a range: a counter, or a vector of neighbours."""
+        binding = self.bound[r]
+        base = self._base(binding, instance.get(r, 0))
+        if not binding.lanes:
+            return base
+        return self.put(binding.frame, add(base, iota(binding.lanes)))
+
+    def _base(self, binding: Binding, n: int) -> Node:
+        """The first element of an instance."""
+        if not n:
+            return binding.base
+        return self.put(binding.frame, _plus(binding.base, n * max(binding.lanes, 1)))
+
+    def tail(self, r: Node, instance: Instance) -> Node | None:
+        """The mask of an instance's lanes that are in bounds, or None where all are."""
+        binding = self.bound[r]
+        if binding.bound is None or not binding.lanes:
+            return None
+        stop, rest = self.index.affine(binding.bound)
+        first, terms = self.index.affine(binding.base)
+        place = instance.get(r, 0)
+        if not rest and not terms and first + (place + 1) * binding.lanes <= stop:
+            return None
+        return self.put(binding.frame, lt(self._range(r, instance), binding.bound))
+
+    def vector(self, mask: int) -> Node | None:
+        """The vector range among these ranges."""
+        for r, binding in self.bound.items():
+            if binding.lanes and self.bits[r] & mask:
+                return r
+        return None
+
+    def address(self, place: Node, instance: Instance) -> tuple[Node, Node | None]:
+        """An element index: (its scalar part, the vector range it steps along by one), or (a vector, None)."""
+        constant, terms = self.index.affine(place)
+        v = self.vector(self.mask(place))
+        if v is not None:
+            step = terms.get(v)
+            nonlinear = any(t is not v and self.mask(t) & self.bits[v] for t in terms)
+            if nonlinear or step is None:
+                return self._sum(constant, terms, instance), None
+            rest = {t: c for t, c in terms.items() if t is not v}
+            binding = self.bound[v]
+            if step == 1:
+                base = {**rest}
+                total = self._sum(constant + instance.get(v, 0) * binding.lanes, base, instance, (binding, 1))
+                return total, v
+            scalar = self._sum(constant, rest, instance)
+            lanes = self._range(v, instance)
+            level = self.level(self.mask(place))
+            return self.put(level, add(self.put(level, mul(lanes, number(step))), scalar)), None
+        return self._sum(constant, terms, instance), None
+
+    def _sum(self, constant: int, terms: Terms, instance: Instance, extra: tuple[Binding, int] | None = None) -> Node:
+        """A sum whose parts are added as far out as they are known; the constant goes last, into the address."""
+        parts: list[tuple[int, Node]] = []
+        for term, coefficient in terms.items():
+            binding = self.bound.get(term)
+            if binding is not None and not binding.lanes:
+                constant += coefficient * instance.get(term, 0)
+                level, value = binding.frame, binding.base
+            else:
+                value = self.emit(term, instance)
+                level = self.level(self.mask(term))
+            shift, rest = self.index.affine(value)
+            if not rest:
+                constant += shift * coefficient
+                continue
+            parts.append((level, value if coefficient == 1 else self.put(level, mul(value, number(coefficient)))))
+        if extra is not None:
+            shift, rest = self.index.affine(extra[0].base)
+            if rest:
+                parts.append((extra[0].frame, extra[0].base))
+            else:
+                constant += shift
+        parts.sort(key=lambda part: part[0])
+        if not parts:
+            return number(constant)
+        level, total = parts[0]
+        for inner, value in parts[1:]:
+            level = max(level, inner)
+            total = self.put(level, add(total, value))
+        return self.put(level, _plus(total, constant)) if constant else total
+
+    def _load(self, node: Node, op: Load, instance: Instance, level: int) -> Node:
+        """A load: scalar, of neighbours, or gathered; masked by its gate and the loop's tail."""
+        pointer, place = node.src[0], node.src[1]
+        index, along = self.address(place, instance)
+        gate = self.emit(node.src[2], instance) if len(node.src) > 2 else None
+        lanes = self.bound[along].lanes if along is not None else 0
+        v = self.vector(self.mask(place)) if along is None else along
+        shape = (lanes,) if lanes else index.shape
+        if v is not None and shape:
+            tail = self.tail(v, instance)
+            if tail is not None:
+                gate = tail if gate is None else self.put(level, and_(tail, gate))
+        if gate is None:
+            return self.put(level, load(pointer, index, lanes=lanes, epoch=op.epoch))
+        if shape == gate.shape:
+            return self.put(level, load(pointer, index, gate, lanes=lanes, epoch=op.epoch))
+        if shape:  # one gate for all lanes
+            full = self.put(level, make(ADD, iota(shape[0]), number(0)))
+            wide = self.put(level, and_(gate, self.put(level, lt(full, number(shape[0])))))
+            return self.put(level, load(pointer, index, wide, lanes=lanes, epoch=op.epoch))
+        if gate.shape:  # the place is one for all lanes, the gate is not: load where any place is safe
+            return self.put(level, load(pointer, index, lanes=lanes, epoch=op.epoch))
+        safe = self.put(level, where(gate, index, number(0)))
+        raw = self.put(level, load(pointer, safe, epoch=op.epoch))
+        return self.put(level, where(gate, raw, const(node.dtype, 0)))
+
+    # -- reductions
+
+    def _fold(self, node: Node, op: Fold, level: int) -> None:
+        """A reduction, for all instances of the ranges that it depends on at once."""
+        mask = self.mask(node)
+        free = [r for r, b in self.bound.items() if self.bits[r] & mask and b.instances > 1]
+        instances: list[Instance] = [dict(zip(free, p, strict=True)) for p in product(*(range(self.bound[r].instances) for r in free))]
+        outer = self.vector(mask)
+        frames, self.frames = self.frames, self.frames[: level + 1]
+        hidden = {r: self.bound.pop(r) for r in list(self.bound) if self.bound[r].frame > level}
+        body, ranges = node.src[0], list(node.src[1:])
+        if outer is None:
+            values = self._fold_along(op.kind, body, ranges, instances)
+        else:
+            shape = (self.bound[outer].lanes,)
+            start = identity(op.kind, node.dtype)
+            inits = [_splat(self, level, start, shape)] * len(instances)
+            values = self._fold_loops(op.kind, body, ranges, instances, inits)
+        self.bound.update(hidden)
+        self.frames = frames
+        frame = self.frames[level]
+        for instance, value in zip(instances, values, strict=True):
+            frame.memo[node, self._key(mask, instance)] = value
+
+    def _fold_loops(
+        self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], inits: list[Node]
+    ) -> list[Node]:
+        """Plain nested loops over the ranges."""
+        if not ranges:
+            return [self.combine(kind, acc, body, instance) for acc, instance in zip(inits, instances, strict=True)]
+        r = ranges[0]
+        return self.loop(
+            number(0),
+            r.src[0],
+            1,
+            inits,
+            lambda _, carried: self._fold_loops(kind, body, ranges[1:], instances, carried),
+            lambda frame, counter: (r, Binding(frame, counter)),
+        )
+
+    def combine(self, kind: str, accumulator: Node, body: Node, instance: Instance) -> Node:
+        """One more value taken into an accumulator; a product summed is one fused instruction."""
+        level = len(self.frames) - 1
+        if kind == "sum" and isinstance(body.op, Mul) and body.dtype in (dtypes.float32, dtypes.float64):
+            x, y = (self.emit(s, instance) for s in body.src)
+            self.flops += 1
+            return self.put(level, fma(x, y, accumulator))
+        self.flops += 1
+        return self.put(level, make(COMBINE[kind], accumulator, self.emit(body, instance)))
+
+    def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:
+        """A reduction with no vector around it: its own best range is the vector."""
+        v = self._along(body, ranges)
+        dtype = body.dtype
+        if v is None:
+            return self._fold_loops(kind, body, ranges, instances, [identity(kind, dtype)] * len(instances))
+        others = [r for r in ranges if r is not v]
+        lanes = self.lanes_of(body)
+        extent = self.index.affine(v.src[0])[0]
+        count = ACCUMULATORS if len(instances) == 1 else 1
+        while count > 1 and extent < lanes * count:
+            count //= 2
+        start = _splat(self, len(self.frames) - 1, identity(kind, dtype), (lanes,))
+        inits = [start] * (count * len(instances))
+
+        def nest(outer: list[Node], accumulators: list[Node]) -> list[Node]:
+            if outer:
+                r = outer[0]
+                return self.loop(
+                    number(0),
+                    r.src[0],
+                    1,
+                    accumulators,
+                    lambda _, carried: nest(outer[1:], carried),
+                    lambda frame, counter: (r, Binding(frame, counter)),
+                )
+            return self._run_vector(kind, body, v, extent, lanes, count, instances, accumulators)
+
+        accumulators = nest(others, inits)
+        level = len(self.frames) - 1
+        values: list[Node] = []
+        for place in range(len(instances)):
+            own = accumulators[place * count : (place + 1) * count]
+            while len(own) > 1:
+                own = [self.put(level, make(COMBINE[kind], a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
+            values.append(self.put(level, make(Across(kind), own[0])))
+        return values
+
+    def _run_vector(
+        self, kind: str, body: Node, v: Node, extent: int, lanes: int, count: int, instances: list[Instance], accumulators: list[Node]
+    ) -> list[Node]:
+        """One pass along a vector range: whole blocks in a loop, then what is left, masked."""
+        step = lanes * count
+        whole = extent // step * step
+
+        def bind(frame: int, counter: Node) -> tuple[Node, Binding]:
+            return v, Binding(frame, counter, count, lanes)
+
+        def take(_: Node, carried: list[Node]) -> list[Node]:
+            return [
+                self.combine(kind, carried[i * count + u], body, {**instance, v: u})
+                for i, instance in enumerate(instances)
+                for u in range(count)
+            ]
+
+        block = step * BLOCK
+        if kind == "sum" and body.dtype.is_float and extent >= 4 * block:
+            blocks = extent // block * block
+            zero = [_splat(self, len(self.frames) - 1, identity(kind, body.dtype), (lanes,))] * len(accumulators)
+
+            def outer(counter: Node, carried: list[Node]) -> list[Node]:
+                level = len(self.frames) - 1
+                stop = self.put(level, _plus(counter, block))
+                inner = self.loop(counter, stop, step, zero, take, bind)
+                return [self.put(level, add(a, b)) for a, b in zip(carried, inner, strict=True)]
+
+            accumulators = self.loop(number(0), number(blocks), block, accumulators, outer)
+            if blocks < whole:
+                accumulators = self.loop(number(blocks), number(whole), step, accumulators, take, bind)
+        elif whole:
+            accumulators = self.loop(number(0), number(whole), step, accumulators, take, bind, once=whole == step)
+        left = extent - whole
+        if left:
+            vectors = -(-left // lanes)
+
+            def bind_tail(frame: int, counter: Node) -> tuple[Node, Binding]:
+                return v, Binding(frame, counter, vectors, lanes, number(extent))
+
+            def take_tail(_: Node, carried: list[Node]) -> list[Node]:
+                following = list(carried)
+                for i, instance in enumerate(instances):
+                    for u in range(vectors):
+                        place = {**instance, v: u}
+                        slot = i * count + u % count
+                        tail = self.tail(v, place)
+                        taken = self.combine(kind, following[slot], body, place)
+                        if tail is not None:
+                            taken = self.put(len(self.frames) - 1, where(tail, taken, following[slot]))
+                        following[slot] = taken
+                return following
+
+            accumulators = self.loop(number(whole), number(extent), step, accumulators, take_tail, bind_tail, once=True)
+        return accumulators
+
+    def _along(self, body: Node, ranges: list[Node]) -> Node | None:
+        """The range along which most loads are of neighbours and none is far apart, if it is long enough."""
+        loads = [n for n in toposort((body,)) if isinstance(n.op, Load)]
+        best: tuple[int, Node] | None = None
+        for r in ranges:
+            extent, rest = self.index.affine(r.src[0])
+            if rest or extent < 4:
+                continue
+            score = 0
+            for n in loads:
+                step = self.index.affine(n.src[1])[1].get(r, 0)
+                inner = any(isinstance(s.op, Load) for s in toposort((n.src[1],)))
+                score += 4 if step == 1 else 1 if step == 0 and not inner else -3
+            if extent >= self.lanes_of(body) and (best is None or score >= best[0]):
+                best = score, r
+        if best is None or (loads and best[0] <= 0):
+            return None
+        return best[1]
+
+    def lanes_of(self, body: Node) -> int:
+        """How many lanes suit the widest number in an expression (indices apart)."""
+        widest = 1
+        for node in toposort((body,), enter=lambda n: not isinstance(n.op, (Load, Range))):
+            if not isinstance(node.op, Range) and not (node.dtype is dtypes.int64 and isinstance(node.op, Const)):
+                widest = max(widest, node.dtype.itemsize)
+        return max(1, self.target.vector_bytes // widest)
+
+
+def _splat(emitter: Emitter, level: int, value: Node, shape: tuple[int, ...]) -> Node:
+    """A constant in every lane."""
+    return emitter.put(level, expand(value, shape)) if shape else value
+
+
+def _plus(x: Node, c: int) -> Node:
+    """x + c, of numbers and counters."""
+    if isinstance(x.op, Const):
+        return number(int(x.op.value) + c)
+    return add(x, number(c)) if c else x

@@ -1,0 +1,207 @@
+"""Integer index arithmetic in affine normal form, with bounds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from intaglio.core.dtypes import dtypes
+from intaglio.ir.node import Node
+from intaglio.ops.elementwise import Add, FloorDiv, Mod, Mul, Sub, add, floor_div, mod, mul
+from intaglio.ops.loop import Range
+from intaglio.ops.memory import Const, const
+
+Terms = dict[Node, int]
+FAR: Final = 1 << 62
+
+
+def number(value: int) -> Node:
+    """An int64 constant."""
+    return const(dtypes.int64, value)
+
+
+class Index:
+    """Index arithmetic for one kernel: a memo of normal forms and bounds."""
+
+    def __init__(self) -> None:
+        self._affine: Final[dict[Node, tuple[int, Terms]]] = {}
+        self._bounds: Final[dict[Node, tuple[int, int]]] = {}
+
+    def affine(self, node: Node) -> tuple[int, Terms]:
+        """(constant, {term: coefficient}) with node = constant + sum of coefficient * term."""
+        found = self._affine.get(node)
+        if found is not None:
+            return found
+        stack = [(node, False)]
+        while stack:
+            n, ready = stack.pop()
+            if n in self._affine:
+                continue
+            op = n.op
+            if isinstance(op, Const):
+                self._affine[n] = int(op.value), {}
+            elif not isinstance(op, (Add, Sub, Mul)) or n.dtype is not dtypes.int64 or n.shape:
+                self._affine[n] = 0, {n: 1}
+            elif not ready:
+                stack.append((n, True))
+                stack.extend((s, False) for s in n.src)
+            else:
+                (a, x), (b, y) = self._affine[n.src[0]], self._affine[n.src[1]]
+                if isinstance(op, Mul):
+                    if y and x:
+                        self._affine[n] = 0, {n: 1}
+                    else:
+                        scale, (constant, terms) = (b, (a, x)) if not y else (a, (b, y))
+                        self._affine[n] = constant * scale, {t: c * scale for t, c in terms.items() if c * scale}
+                else:
+                    sign = -1 if isinstance(op, Sub) else 1
+                    self._affine[n] = _join((a, x), (b, y), sign)
+        return self._affine[node]
+
+    def build(self, constant: int, terms: Terms) -> Node:
+        """The node of an affine form; x // d * d + x % d is x."""
+        constant, terms = self._reunite(constant, terms)
+        total: Node | None = None
+        for term, coefficient in terms.items():
+            part = term if coefficient == 1 else mul(term, number(coefficient))
+            total = part if total is None else add(total, part)
+        if total is None:
+            return number(constant)
+        if constant:
+            total = add(total, number(constant))
+        self._affine[total] = constant, terms
+        return total
+
+    def _reunite(self, constant: int, terms: Terms) -> tuple[int, Terms]:
+        """Merge a quotient and the remainder of one division."""
+        for term, coefficient in terms.items():
+            if isinstance(term.op, Mod):
+                x, d = term.src
+                width, rest = self.affine(d)
+                if rest:
+                    continue
+                quotient = floor_div(x, d)
+                if terms.get(quotient) == coefficient * width:
+                    left = {t: c for t, c in terms.items() if t is not term and t is not quotient}
+                    base, inner = self.affine(x)
+                    return self._reunite(*_join((constant, left), (base * coefficient, _scale(inner, coefficient)), 1))
+        return constant, terms
+
+    def add(self, x: Node, y: Node) -> Node:
+        """x + y."""
+        return self.build(*_join(self.affine(x), self.affine(y), 1))
+
+    def mul(self, x: Node, c: int) -> Node:
+        """x * c."""
+        constant, terms = self.affine(x)
+        return self.build(constant * c, _scale(terms, c))
+
+    def sum(self, parts: list[tuple[Node, int]], constant: int = 0) -> Node:
+        """constant + sum of node * coefficient."""
+        total: tuple[int, Terms] = (constant, {})
+        for node, coefficient in parts:
+            base, terms = self.affine(node)
+            total = _join(total, (base * coefficient, _scale(terms, coefficient)), 1)
+        return self.build(*total)
+
+    def bounds(self, node: Node) -> tuple[int, int]:
+        """The least and greatest value that an integer node can take."""
+        found = self._bounds.get(node)
+        if found is not None:
+            return found
+        constant, terms = self.affine(node)
+        if len(terms) == 1 and node in terms:
+            found = self._leaf_bounds(node)
+        else:
+            low = high = constant
+            for term, coefficient in terms.items():
+                a, b = self.bounds(term)
+                low += min(a * coefficient, b * coefficient)
+                high += max(a * coefficient, b * coefficient)
+            found = max(low, -FAR), min(high, FAR)
+        self._bounds[node] = found
+        return found
+
+    def _leaf_bounds(self, node: Node) -> tuple[int, int]:
+        """The bounds of what is no sum."""
+        op = node.op
+        if isinstance(op, Range):
+            constant, terms = self.affine(node.src[0])
+            return (0, FAR) if terms else (0, constant - 1)
+        if isinstance(op, (FloorDiv, Mod)):
+            width, rest = self.affine(node.src[1])
+            if not rest and width > 0:
+                low, high = self.bounds(node.src[0])
+                if isinstance(op, FloorDiv):
+                    return low // width, high // width
+                return (low, high) if 0 <= low and high < width else (0, width - 1)
+        return -FAR, FAR
+
+    def div(self, x: Node, d: int) -> Node:
+        """x // d, rounded down."""
+        if d == 1:
+            return x
+        whole, rest = self._split(x, d)
+        low, high = self.bounds(rest)
+        if low // d == high // d:
+            return self.build(*_join(whole, (low // d, {}), 1))
+        quotient: Node
+        if isinstance(rest.op, FloorDiv) and not self.affine(rest.src[1])[1]:
+            quotient = self.div(rest.src[0], d * self.affine(rest.src[1])[0])
+        else:
+            quotient = floor_div(rest, number(d))
+        return self.build(*_join(whole, self.affine(quotient), 1))
+
+    def mod(self, x: Node, d: int) -> Node:
+        """x % d, not negative."""
+        if d == 1:
+            return number(0)
+        _, rest = self._split(x, d)
+        low, high = self.bounds(rest)
+        if low // d == high // d:
+            return self.add(rest, number(-(low // d) * d))
+        return mod(rest, number(d))
+
+    def _split(self, x: Node, d: int) -> tuple[tuple[int, Terms], Node]:
+        """(x // d of the part that d divides, the rest)."""
+        constant, terms = self.affine(x)
+        whole = {t: c // d for t, c in terms.items() if c % d == 0}
+        rest = self.build(constant % d, {t: c for t, c in terms.items() if c % d})
+        return (constant // d, whole), rest
+
+    def flatten(self, indices: tuple[Node, ...], shape: tuple[int, ...]) -> Node:
+        """The row-major position of an index tuple."""
+        parts: list[tuple[Node, int]] = []
+        step = 1
+        for index, extent in zip(reversed(indices), reversed(shape), strict=True):
+            parts.append((index, step))
+            step *= extent
+        return self.sum(list(reversed(parts)))
+
+    def unflatten(self, position: Node, shape: tuple[int, ...]) -> tuple[Node, ...]:
+        """The index tuple of a row-major position that is within the shape."""
+        found: list[Node] = []
+        for extent in reversed(shape[1:]):
+            found.append(self.mod(position, extent))
+            position = self.div(position, extent)
+        if shape:
+            found.append(number(0) if shape[0] == 1 else position)
+        return tuple(reversed(found))
+
+
+def _scale(terms: Terms, c: int) -> Terms:
+    """Every coefficient times c."""
+    return {t: k * c for t, k in terms.items()} if c else {}
+
+
+def _join(a: tuple[int, Terms], b: tuple[int, Terms], sign: int) -> tuple[int, Terms]:
+    """a + sign * b."""
+    if not b[1]:
+        return a[0] + sign * b[0], a[1]
+    terms = dict(a[1])
+    for term, coefficient in b[1].items():
+        total = terms.get(term, 0) + sign * coefficient
+        if total:
+            terms[term] = total
+        else:
+            terms.pop(term, None)
+    return a[0] + sign * b[0], terms

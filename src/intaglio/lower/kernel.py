@@ -1,0 +1,690 @@
+"""Kernels to linear code: the statements of a kernel as loop nests, tiled, vectorised and split in chunks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from intaglio.core.errors import InternalError
+from intaglio.core.target import Target
+from intaglio.ir.node import Node, make, rebuild, toposort, walk
+from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
+from intaglio.lower.index import Index, number
+from intaglio.lower.ranges import Scalarize, has_division
+from intaglio.ops.elementwise import Elementwise, Mul, add, and_, eq, ge, lt, minimum, mul
+from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Sink, Store, StoreAt, Switch
+from intaglio.ops.memory import Load, Param, Window, load
+from intaglio.ops.movement import expand
+from intaglio.ops.reduce import Fold, Scan
+
+CHUNK: Final = 1 << 17  # elements of work from which a kernel is split among threads
+ROWS: Final = 8  # rows of a product's tile
+COLUMNS: Final = 2  # vectors of a product's tile
+ROW_BLOCK: Final = 96  # rows of a product that stay in cache while the columns pass
+UNROLL: Final = 2  # vectors at once in elementwise loops
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel in linear form, and how it is launched: `chunks` pieces, which threads may share if `parallel`."""
+
+    linear: Node
+    name: str
+    chunks: int
+    parallel: bool
+    flops: int
+
+
+def lower(ast: Node, target: Target) -> Lowered:
+    """A KERNEL-level `Sink` as instructions for a target."""
+    return _Kernel(ast, target).run()
+
+
+@dataclass(slots=True)
+class _Place:
+    """One store of a nest: where, what, and the ranges of its axes."""
+
+    pointer: Node
+    index: Node
+    value: Node
+
+
+class _Kernel:
+    """One kernel being lowered."""
+
+    def __init__(self, ast: Node, target: Target) -> None:
+        self.ast: Final = ast
+        self.target: Final = target
+        self.index: Final = Index()
+        self.emitter: Final = Emitter(self.index, target)
+        self.axes: Final = itertools.count()
+        self.written: Final = {
+            _group(n.src[0]) for n in walk((ast,)) if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2
+        }
+        self.statement: int = 0
+        self.work: int = 1
+        self.folds: bool = False
+        self.kind: str = "E"
+        self.sizes: list[int] = []
+        self.chunks: int = 1
+
+    def run(self) -> Lowered:
+        """Lower every statement."""
+        statements = list(self.ast.src)
+        groups = self._grouped(statements)
+        split = len(groups) == 1 and isinstance(groups[0][0].op, Store)
+        for group in groups:
+            self._statement(group, split=split)
+        name = f"{self.kind}_{'_'.join(str(n) for n in self.sizes[:6]) or '1'}" + (
+            f"_n{len(statements)}" if len(statements) > 1 else ""
+        )
+        linear = make(Linear(name), *self.emitter.frames[0].code)
+        flops = sum(_work(n) for n in walk(statements) if not n.op.__class__.__name__.startswith("For"))
+        return Lowered(linear, name, self.chunks, self.chunks > 1, flops)
+
+    def _grouped(self, statements: Sequence[Node]) -> list[list[Node]]:
+        """Adjacent stores of one shape that do not read what the others write share a loop nest."""
+        groups: list[list[Node]] = []
+        for node in statements:
+            if groups and isinstance(node.op, Store) and isinstance(groups[-1][0].op, Store):
+                others = groups[-1]
+                same = others[0].src[0].shape == node.src[0].shape
+                written = {_group(o.src[0]) for o in others}
+                reads = _groups_read(node)
+                if same and not (reads & written) and _group(node.src[0]) not in written and not _has_scan(node):
+                    others.append(node)
+                    continue
+            groups.append([node])
+        return groups
+
+    def _scalarize(self) -> Scalarize:
+        """Values for one statement: loads of memory that the kernel writes are this statement's own."""
+        self.statement += 1
+        epoch = self.statement
+
+        def of(pointer: Node) -> int:
+            return epoch if isinstance(pointer.op, Param) and pointer.op.group in self.written else 0
+
+        return Scalarize(self.index, self.axes, of)
+
+    def _statement(self, group: list[Node], *, split: bool = False) -> None:
+        """One statement, or stores that share a nest."""
+        node = group[0]
+        match node.op:
+            case Store():
+                value = node.src[1]
+                if isinstance(value.op, Scan):
+                    self._scan(node, value.op)
+                else:
+                    self._stores(group, split=split)
+            case StoreAt(combine=combine):
+                self._store_at(node, combine)
+            case For():
+                self._for(node)
+            case Switch():
+                self._switch(node)
+            case Block() | Sink():
+                for inner in self._grouped(node.src):
+                    self._statement(inner)
+            case _:
+                raise InternalError(f"lower: {node.op.name} is no statement")
+
+    # -- sequential statements
+
+    def _for(self, node: Node) -> None:
+        """A sequential loop of statements."""
+        self.kind = "s"
+        r, *body = node.src
+        emitter = self.emitter
+        bit = emitter.bit(r)
+        self.sizes.append(self.index.affine(r.src[0])[0])
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            for inner in self._grouped(body):
+                self._statement(inner)
+            return carried
+
+        emitter.pinned |= bit
+        emitter.loop(number(0), r.src[0], 1, (), run, lambda frame, counter: (r, Binding(frame, counter)))
+        emitter.pinned &= ~bit
+
+    def _switch(self, node: Node) -> None:
+        """One of several blocks."""
+        selector, *arms = node.src
+        which = self.emitter.emit(self._decomposed(self._scalarize().at(selector, ())), {})
+        for k, arm in enumerate(arms):
+            level = len(self.emitter.frames) - 1
+            chosen = self.emitter.put(level, eq(which, number(k)))
+
+            def run(arm: Node = arm) -> None:
+                for inner in self._grouped(arm.src):
+                    self._statement(inner)
+
+            self.emitter.when(chosen, run)
+
+    def _store_at(self, node: Node, combine: str) -> None:
+        """A scatter: positions one after the other (the last wins), the axes after them vectorised."""
+        self.kind = "w"
+        target, value, *indices = node.src
+        scalar = self._scalarize()
+        emitter = self.emitter
+        rank = indices[0].rank
+        own = [scalar.range(n) for n in value.shape]
+        self.sizes.extend(value.shape)
+        lead = tuple(own[:rank])
+        places = [self._decomposed(scalar.at(i, lead)) for i in indices]
+        inside: Node | None = None
+        for place, extent in zip(places, target.shape, strict=False):
+            for test in (ge(place, number(0)), lt(place, number(extent))):
+                inside = test if inside is None else and_(inside, test)
+        pointer, index = self._target(target, (*places, *own[rank:]), scalar)
+        result = self._decomposed(scalar.at(value, tuple(own)))
+        if combine != "set":
+            kinds = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+            old = load(pointer, index, epoch=scalar.epoch(pointer))
+            result = make(COMBINE[kinds[combine]], old, result)
+        for r in lead:
+            emitter.pinned |= emitter.bit(r)
+
+        def body(_: Node, carried: list[Node]) -> list[Node]:
+            condition = emitter.emit(inside, {}) if inside is not None else None
+
+            def inner() -> None:
+                self._nest([_Place(pointer, index, result)], own[rank:], split=False)
+
+            if condition is None:
+                inner()
+            else:
+                emitter.when(condition, inner)
+            return carried
+
+        self._loops(list(lead), body)
+        for r in lead:
+            emitter.pinned &= ~emitter.bit(r)
+
+    def _loops(self, ranges: list[Node], body: Callable[[Node, list[Node]], Sequence[Node]]) -> None:
+        """Plain nested loops."""
+        if not ranges:
+            body(number(0), [])
+            return
+        r = ranges[0]
+        self.emitter.loop(
+            number(0),
+            r.src[0],
+            1,
+            (),
+            (lambda c, k: body(c, k)) if len(ranges) == 1 else (lambda _, k: (self._loops(ranges[1:], body), k)[1]),
+            lambda frame, counter: (r, Binding(frame, counter)),
+        )
+
+    def _scan(self, node: Node, op: Scan) -> None:
+        """A running reduction: the axis in order, the others around it."""
+        self.kind = "c"
+        scalar = self._scalarize()
+        target, value = node.src
+        (x,) = value.src
+        own = [scalar.range(n) for n in x.shape]
+        self.sizes.extend(x.shape)
+        pointer, index = self._target(target, tuple(own), scalar)
+        body = self._decomposed(scalar.at(x, tuple(own)))
+        emitter = self.emitter
+        along = own[op.axis]
+        around = [r for r in own if r is not along]
+        v = around[-1] if around and op.axis != len(own) - 1 and self._steps(index, around[-1]) == 1 else None
+        emitter.pinned |= emitter.bit(along)
+
+        def chain(instances: list[Instance], lanes: int) -> None:
+            start = identity(op.kind, x.dtype)
+            if lanes:
+                start = emitter.put(len(emitter.frames) - 1, expand(start, (lanes,)))
+
+            def step(_: Node, carried: list[Node]) -> list[Node]:
+                following = [emitter.combine(op.kind, acc, body, i) for acc, i in zip(carried, instances, strict=True)]
+                for total, instance in zip(following, instances, strict=True):
+                    self._put_store(pointer, index, total, instance)
+                return following
+
+            emitter.loop(
+                number(0), along.src[0], 1, [start] * len(instances), step, lambda f, c: (along, Binding(f, c))
+            )
+
+        def innermost(_: Node, carried: list[Node]) -> list[Node]:
+            if v is None:
+                chain([{}], 0)
+            else:
+                self._vectors(v, emitter.lanes_of(body), UNROLL, chain)
+            return carried
+
+        self._loops([r for r in around if r is not v], innermost)
+        emitter.pinned &= ~emitter.bit(along)
+
+    # -- stores
+
+    def _target(self, window: Node, indices: tuple[Node, ...], scalar: Scalarize) -> tuple[Node, Node]:
+        """The pointer and element index of a window's element."""
+        op = window.op
+        if not isinstance(op, Window):
+            raise InternalError(f"lower: a store into {op.name}")
+        item = op.view.dtype.itemsize
+        parts = [(i, s // item) for i, s in zip(indices, op.view.strides, strict=True)]
+        place = self.index.sum(parts, op.view.offset // item)
+        if len(window.src) > 1:
+            offset = self._decomposed(scalar.at(window.src[1], ()))
+            place = self.index.add(place, self.index.div(offset, item))
+        return window.src[0], place
+
+    def _stores(self, group: list[Node], *, split: bool) -> None:
+        """Stores of one shape as one nest, adjacent axes merged where no division stays behind."""
+        shape = group[0].src[0].shape
+        merged = _mergings(shape)
+        best: tuple[list[_Place], list[Node]] | None = None
+        for extents in merged:
+            scalar = self._scalarize()
+            own = [scalar.range(n) for n in extents]
+            position = self.index.flatten(tuple(own), extents)
+            indices = self.index.unflatten(position, shape)
+            places: list[_Place] = []
+            for node in group:
+                pointer, index = self._target(node.src[0], indices, scalar)
+                places.append(_Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
+            best = places, own
+            roots = [p.index for p in places] + [p.value for p in places]
+            if extents is merged[-1] or not any(has_division(roots, r) for r in own):
+                break
+        assert best is not None
+        places, own = best
+        ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
+        ones = [r for r in own if r not in ranges]
+        if any(isinstance(n.op, Fold) for p in places for n in walk((p.value,))):
+            self.kind = "r" if self.kind == "E" else self.kind
+        self.sizes.extend(self.index.affine(r.src[0])[0] for r in ranges)
+        self.sizes.extend(
+            self.index.affine(r.src[0])[0]
+            for r in dict.fromkeys(r for p in places for n in walk((p.value,)) if isinstance(n.op, Fold) for r in n.src[1:])
+        )
+        for r in ones:
+            self.emitter.bit(r)
+            self.emitter.bound[r] = Binding(len(self.emitter.frames) - 1, number(0))
+        self._nest(places, ranges, split=split)
+        for r in ones:
+            del self.emitter.bound[r]
+
+    def _decomposed(self, root: Node) -> Node:
+        """An expression by primitive ops."""
+        return decompose(root)
+
+    def _steps(self, index: Node, r: Node) -> int:
+        """How far a range steps through memory."""
+        return self.index.affine(index)[1].get(r, 0)
+
+    def _nest(self, places: list[_Place], ranges: list[Node], *, split: bool) -> None:
+        """The loops of stores of one shape."""
+        if not ranges:
+            for place in places:
+                self._put_store(place.pointer, place.index, self.emitter.emit(place.value, {}), {})
+            return
+        v = self._vector_range(places, ranges)
+        rows = self._product_rows(places, ranges, v)
+        if v is not None and rows is not None:
+            self._product(places, ranges, v, rows, split=split)
+            return
+        extents = {r: self.index.affine(r.src[0])[0] for r in ranges}
+        work = 1
+        for r in ranges:
+            work *= extents[r]
+        inner = sum(_fold_size(p.value, self.index) for p in places)
+        work *= max(1, inner)
+        outer = [r for r in ranges if r is not v]
+
+        def finish(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                for place in places:
+                    self._put_store(
+                        place.pointer, place.index, self.emitter.emit(place.value, instance), instance
+                    )
+
+        def innermost(_: Node, carried: list[Node]) -> list[Node]:
+            if v is None:
+                finish([{}], 0)
+            else:
+                lanes = min(self.emitter.lanes_of(p.value) for p in places)
+                unroll = UNROLL if _node_count(places) < 60 else 1
+                self._vectors(v, lanes, unroll, finish)
+            return carried
+
+        if split and work >= 2 * CHUNK and self.target.threads > 1:
+            first = outer[0] if outer else v
+            assert first is not None
+            self._split(first, extents[first], work, outer, v, places, innermost, finish)
+        else:
+            self._loops(outer, innermost)
+
+    def _split(
+        self,
+        first: Node,
+        extent: int,
+        work: int,
+        outer: list[Node],
+        v: Node | None,
+        places: list[_Place],
+        innermost: Callable[[Node, list[Node]], list[Node]],
+        finish: Callable[[list[Instance], int], None],
+    ) -> None:
+        """The outermost loop in chunks of equal length, for threads to share."""
+        chunks = max(1, min(extent, work // CHUNK, 64))
+        unit = 1
+        lanes = 1
+        if first is v:
+            lanes = min(self.emitter.lanes_of(p.value) for p in places)
+            unit = lanes * UNROLL
+        per = -(-extent // chunks)
+        per = -(-per // unit) * unit
+        self.chunks = -(-extent // per)
+        emitter = self.emitter
+        begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
+        end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
+        if first is not v:
+            stop = emitter.put(0, minimum(end, number(extent)))
+            emitter.loop(
+                begin,
+                stop,
+                1,
+                (),
+                lambda c, k: innermost(c, k) if len(outer) == 1 else (self._loops(outer[1:], innermost), k)[1],
+                lambda frame, counter: (first, Binding(frame, counter)),
+            )
+            return
+        whole = extent // unit * unit
+        stop = emitter.put(0, minimum(end, number(whole)))
+        self._vector_loop(first, begin, stop, lanes, UNROLL, finish)
+        if whole < extent:
+            last = emitter.put(0, lt(number(whole), end))
+            emitter.when(last, lambda: self._vector_tail(first, whole, extent, lanes, finish))
+
+    def _vector_loop(
+        self, v: Node, start: Node, stop: Node, lanes: int, unroll: int, body: Callable[[list[Instance], int], None], *, once: bool = False
+    ) -> None:
+        """Whole vectors of a range."""
+        instances: list[Instance] = [{v: u} for u in range(unroll)]
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body(instances, lanes)
+            return carried
+
+        self.emitter.loop(
+            start, stop, lanes * unroll, (), run, lambda f, c: (v, Binding(f, c, unroll, lanes)), once=once
+        )
+
+    def _vector_tail(
+        self, v: Node, start: int, extent: int, lanes: int, body: Callable[[list[Instance], int], None]
+    ) -> None:
+        """What is left of a range after its whole vectors, masked."""
+        vectors = -(-(extent - start) // lanes)
+        instances: list[Instance] = [{v: u} for u in range(vectors)]
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body(instances, lanes)
+            return carried
+
+        self.emitter.loop(
+            number(start),
+            number(extent),
+            1,
+            (),
+            run,
+            lambda f, c: (v, Binding(f, c, vectors, lanes, number(extent))),
+            once=True,
+        )
+
+    def _vectors(self, v: Node, lanes: int, unroll: int, body: Callable[[list[Instance], int], None]) -> None:
+        """A range by whole vectors, then the rest."""
+        extent = self.index.affine(v.src[0])[0]
+        while unroll > 1 and extent < lanes * unroll:
+            unroll //= 2
+        unit = lanes * unroll
+        whole = extent // unit * unit
+        if whole:
+            self._vector_loop(v, number(0), number(whole), lanes, unroll, body, once=whole == unit)
+        if whole < extent:
+            self._vector_tail(v, whole, extent, lanes, body)
+
+    def _put_store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
+        """The store of one instance, masked by the loop's tail."""
+        emitter = self.emitter
+        index, along = emitter.address(place, instance)
+        v = along if along is not None else emitter.vector(emitter.mask(place))
+        lanes = emitter.bound[v].lanes if v is not None else 0
+        level = len(emitter.frames) - 1
+        if lanes and not value.shape:
+            value = emitter.put(level, expand(value, (lanes,)))
+        tail = emitter.tail(v, instance) if v is not None else None
+        emitter.effect(make(STORE, pointer, index, value, *(() if tail is None else (tail,))))
+
+    # -- choices
+
+    def _vector_range(self, places: list[_Place], ranges: list[Node]) -> Node | None:
+        """The range that becomes a vector: one along which stores and loads are of neighbours."""
+        best: tuple[int, Node] | None = None
+        for r in ranges:
+            extent, rest = self.index.affine(r.src[0])
+            lanes = min(self.emitter.lanes_of(p.value) for p in places)
+            if rest or extent < max(2, min(lanes, 4)):
+                continue
+            score = 0
+            for p in places:
+                step = self._steps(p.index, r)
+                score += 4 if step == 1 else -6
+                bit = self.emitter.bit(r)
+                for n in walk((p.value,)):
+                    if isinstance(n.op, Load):
+                        place = n.src[1]
+                        if not self.emitter.mask(place) & bit:
+                            continue
+                        step = self._steps(place, r)
+                        nested = any(isinstance(s.op, Load) for s in walk((place,)))
+                        weight = 4 if any(isinstance(f.op, Fold) for f in walk((p.value,))) else 1
+                        score += weight if step == 1 else -2 * weight if not nested else 0
+            if best is None or score >= best[0]:
+                best = score, r
+        if best is None or best[0] <= 0:
+            return None
+        return best[1]
+
+    def _product_rows(self, places: list[_Place], ranges: list[Node], v: Node | None) -> Node | None:
+        """The row range of a sum of products whose factors share no free range, if there is one."""
+        if v is None or len(places) != 1:
+            return None
+        emitter = self.emitter
+        for r in reversed(ranges):
+            if r is v or self.index.affine(r.src[0])[0] < 2:
+                continue
+            for n in walk((places[0].value,)):
+                if isinstance(n.op, Fold) and n.op.kind == "sum" and isinstance(n.src[0].op, Mul):
+                    a, b = (emitter.mask(s) for s in n.src[0].src)
+                    row, column = emitter.bit(r), emitter.bit(v)
+                    if (a & row and not a & column and b & column and not b & row) or (
+                        b & row and not b & column and a & column and not a & row
+                    ):
+                        return r
+        return None
+
+    def _product(self, places: list[_Place], ranges: list[Node], v: Node, rows: Node, *, split: bool) -> None:
+        """A product: blocks of rows, columns of vectors, tiles of rows held in registers."""
+        emitter = self.emitter
+        lanes = min(emitter.lanes_of(p.value) for p in places)
+        height = self.index.affine(rows.src[0])[0]
+        depth = max(1, sum(_fold_size(p.value, self.index) for p in places))
+        batch = [r for r in ranges if r is not v and r is not rows]
+
+        def tile(row_start: Node, count: int, instances: list[Instance], *, loop_stop: Node | None) -> None:
+            def run(_: Node, carried: list[Node]) -> list[Node]:
+                for m in range(count):
+                    for instance in instances:
+                        both = {**instance, rows: m}
+                        for place in places:
+                            self._put_store(place.pointer, place.index, emitter.emit(place.value, both), both)
+                return carried
+
+            emitter.loop(
+                row_start,
+                loop_stop if loop_stop is not None else row_start,
+                count,
+                (),
+                run,
+                lambda f, c: (rows, Binding(f, c, count)),
+                once=loop_stop is None,
+            )
+
+        def block(start: Node, stop: Node, left: tuple[int, int]) -> None:
+            """Columns over rows start .. stop (a multiple of the tile), then the rows left over."""
+
+            def columns(instances: list[Instance], _: int) -> None:
+                tile(start, ROWS, instances, loop_stop=stop)
+
+            def columns_left(instances: list[Instance], _: int) -> None:
+                tile(number(left[0]), left[1], instances, loop_stop=None)
+
+            self._vectors(v, lanes, COLUMNS, columns)
+            if left[1]:
+                self._vectors(v, lanes, COLUMNS, columns_left)
+
+        whole = height // ROWS * ROWS
+        left = (whole, height - whole)
+        work = height * self.index.affine(v.src[0])[0] * depth
+
+        def rows_block(_: Node, carried: list[Node]) -> list[Node]:
+            if whole > ROW_BLOCK:
+
+                def inner(counter: Node, carried: list[Node]) -> list[Node]:
+                    level = len(emitter.frames) - 1
+                    stop = emitter.put(level, minimum(emitter.put(level, add(counter, number(ROW_BLOCK))), number(whole)))
+                    block(counter, stop, (0, 0))
+                    return carried
+
+                if split and not batch and work >= 2 * CHUNK * 16 and self.target.threads > 1:
+                    self.chunks = -(-whole // ROW_BLOCK)
+                    begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(ROW_BLOCK)))
+                    end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(ROW_BLOCK)))
+                    emitter.loop(begin, emitter.put(0, minimum(end, number(whole))), ROW_BLOCK, (), inner)
+                    if left[1]:
+                        last = emitter.put(0, eq(make(Chunk("end")), number(self.chunks)))
+                        emitter.when(last, lambda: block(number(0), number(0), left))
+                else:
+                    emitter.loop(number(0), number(whole), ROW_BLOCK, (), inner)
+                    if left[1]:
+                        block(number(0), number(0), left)
+            else:
+                block(number(0), number(whole), left)
+            return carried
+
+        if not batch:
+            rows_block(number(0), [])
+            return
+        extent = self.index.affine(batch[0].src[0])[0]
+        if split and extent >= 2 and work * extent >= 2 * CHUNK * 16 and self.target.threads > 1:
+            per = max(1, -(-extent // 16))
+            self.chunks = -(-extent // per)
+            begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
+            end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
+            stop = emitter.put(0, minimum(end, number(extent)))
+            emitter.loop(
+                begin,
+                stop,
+                1,
+                (),
+                lambda c, k: rows_block(c, k) if len(batch) == 1 else (self._loops(batch[1:], rows_block), k)[1],
+                lambda frame, counter: (batch[0], Binding(frame, counter)),
+            )
+        else:
+            self._loops(batch, rows_block)
+
+
+def decompose(root: Node) -> Node:
+    """An expression with every op that is not primitive replaced by its decomposition, until none is left."""
+    done: dict[Node, Node] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        missing = [s for s in node.src if s not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
+        op = made.op
+        if isinstance(op, Elementwise) and not op.primitive:
+            made = op.decompose(*made.src)
+        done[node] = made
+    return done[root]
+
+
+def _group(window: Node) -> int:
+    """The group of the bytes that a window is on."""
+    pointer = window.src[0].op
+    if not isinstance(pointer, Param):
+        raise InternalError(f"lower: a store through {pointer.name}")
+    return pointer.group
+
+
+def _groups_read(node: Node) -> set[int]:
+    """The groups that a statement's value reads."""
+    return {n.op.group for s in node.src[1:] for n in walk((s,)) if isinstance(n.op, Param)}
+
+
+def _has_scan(node: Node) -> bool:
+    """Whether a store's value is a scan."""
+    return isinstance(node.src[1].op, Scan)
+
+
+def _mergings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shape with adjacent axes merged, most merged first, the shape itself last."""
+    found: list[tuple[int, ...]] = []
+    size = 1
+    for n in shape:
+        size *= n
+    if len(shape) > 1:
+        found.append((size,))
+        for cut in range(1, len(shape)):
+            left = right = 1
+            for n in shape[:cut]:
+                left *= n
+            for n in shape[cut:]:
+                right *= n
+            if left > 1 and right > 1 and len(shape) > 2:
+                found.append((left, right))
+    found.append(shape)
+    return found
+
+
+def _fold_size(value: Node, index: Index) -> int:
+    """How many values the folds of an expression take for one result."""
+    total = 0
+    for n in walk((value,)):
+        if isinstance(n.op, Fold):
+            size = 1
+            for r in n.src[1:]:
+                size *= index.affine(r.src[0])[0]
+            total += size
+    return total
+
+
+def _node_count(places: list[_Place]) -> int:
+    """How many nodes the values of a nest have."""
+    return len(toposort([p.value for p in places]))
+
+
+def _work(node: Node) -> int:
+    """The arithmetic operations of one tensor node."""
+    op = node.op
+    if isinstance(op, Elementwise) and node.dtype.is_float:
+        return node.size
+    if op.name in ("reduce", "scan") and node.dtype.is_float:
+        return node.src[0].size
+    return 0
+
+

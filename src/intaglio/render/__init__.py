@@ -1,0 +1,1 @@
+"""Linear code as source text."""

@@ -1,0 +1,693 @@
+"""Linear code as LLVM IR text, with explicit vectors and no need of optimisation passes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import InternalError
+from intaglio.core.target import Target
+from intaglio.ir.node import Node
+from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, Final as FinalValue, If, Loop, Store
+from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
+from intaglio.ops.movement import Expand
+from intaglio.ops.reduce import Across
+
+TYPES: Final = {
+    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
+    "uint32": "i32", "uint64": "i64", "float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double",
+    "float8_e4m3": "i8", "float8_e5m2": "i8",
+}  # fmt: skip
+INTEGER: Final = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+INTRINSIC: Final = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
+COMPARE: Final = {"lt": ("olt", "slt", "ult"), "le": ("ole", "sle", "ule"), "eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne")}
+NARROW: Final = (dtypes.float16, dtypes.bfloat16)
+TINY: Final = {dtypes.float8_e4m3: (20, -120, 0x7F), dtypes.float8_e5m2: (21, -112, 0x7C)}
+
+
+def render(linear: Node, target: Target) -> str:
+    """The LLVM IR of one kernel: `void name(ptr args, i64 begin, i64 end)`."""
+    return _Writer(target).kernel(linear)
+
+
+class _Writer:
+    """The text of one function in the making."""
+
+    def __init__(self, target: Target) -> None:
+        self.target: Final = target
+        self.lines: Final[list[str]] = []
+        self.entry: Final[list[str]] = []
+        self.declared: Final[dict[str, str]] = {}
+        self.names: dict[Node | tuple[Node, int], str] = {}
+        self.scopes: Final[list[list[tuple[Node | tuple[Node, int], str | None]]]] = []
+        self.block: str = "entry"
+        self.count: int = 0
+        self.loops: Final[dict[Node, tuple[str, str, str, list[tuple[int, str, str, str]]]]] = {}
+        self.pointers: Final[dict[Node, str]] = {}
+        self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop or EndLoop, the names of its carried values
+
+    def kernel(self, linear: Node) -> str:
+        """The whole text."""
+        name = getattr(linear.op, "kernel_name", "kernel")
+        for node in linear.src:
+            self.instruction(node)
+        body = "\n".join([*self.entry, *self.lines])
+        declares = "\n".join(self.declared.values())
+        return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n"
+
+    # -- names and types
+
+    def type(self, dtype: DType, shape: tuple[int, ...] = ()) -> str:
+        """The type of a value."""
+        one = TYPES[dtype.name]
+        return f"<{shape[0]} x {one}>" if shape else one
+
+    def fresh(self, text: str) -> str:
+        """A new name for the result of an instruction."""
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def define(self, key: Node | tuple[Node, int], name: str) -> str:
+        """Name a value in the current scope."""
+        if self.scopes:
+            self.scopes[-1].append((key, self.names.get(key)))
+        self.names[key] = name
+        return name
+
+    def leave(self) -> None:
+        """Forget the names of a scope."""
+        for key, old in reversed(self.scopes.pop()):
+            if old is None:
+                self.names.pop(key, None)
+            else:
+                self.names[key] = old
+
+    def literal(self, dtype: DType, value: int | float | bool) -> str:
+        """A constant's text."""
+        if dtype.is_bool:
+            return "true" if value else "false"
+        if dtype is dtypes.float16:
+            return f"0xH{dtype.to_bits(value):04X}"
+        if dtype is dtypes.bfloat16:
+            return f"0xR{dtype.to_bits(value):04X}"
+        if dtype in TINY:
+            return str(dtype.to_bits(value))
+        if dtype.is_float:
+            return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+        return str(int(value))
+
+    def splat(self, dtype: DType, value: int | float | bool, shape: tuple[int, ...]) -> str:
+        """A constant in a shape."""
+        text = self.literal(dtype, value)
+        return f"splat ({self.type(dtype)} {text})" if shape else text
+
+    def value(self, node: Node, shape: tuple[int, ...] | None = None) -> str:
+        """The name of a value, spread over lanes where `shape` asks for more than it has."""
+        wide = shape if shape and not node.shape else ()
+        op = node.op
+        if isinstance(op, Const):
+            return self.splat(op.of, op.value, wide or ())
+        name = self.names.get(node)
+        if name is None:
+            name = self.leaf(node)
+        if not wide:
+            return name
+        key = (node, wide[0])
+        spread = self.names.get(key)
+        if spread is None:
+            spread = self.define(key, self.spread(name, node.dtype, wide[0]))
+        return spread
+
+    def spread(self, name: str, dtype: DType, lanes: int) -> str:
+        """A scalar in every lane."""
+        one, many = self.type(dtype), self.type(dtype, (lanes,))
+        first = self.fresh(f"insertelement {many} poison, {one} {name}, i32 0")
+        return self.fresh(f"shufflevector {many} {first}, {many} poison, <{lanes} x i32> zeroinitializer")
+
+    def leaf(self, node: Node) -> str:
+        """Arguments and lane numbers, named at first use (at the function's entry)."""
+        op = node.op
+        match op:
+            case Arg(slot=slot, of=of):
+                place = f"%p{slot}"
+                memory = "i8" if of.is_bool else self.type(of)
+                self.entry.append(f"  {place} = getelementptr i64, ptr %args, i64 {slot}")
+                self.entry.append(f"  %a{slot} = load {memory}, ptr {place}, align 8")
+                if of.is_bool:
+                    self.entry.append(f"  %b{slot} = trunc i8 %a{slot} to i1")
+                self.names[node] = f"%b{slot}" if of.is_bool else f"%a{slot}"
+            case Chunk(which=which):
+                self.names[node] = f"%{which}"
+            case Carried(k=k) | FinalValue(k=k):
+                return self.carries[node.src[0]][k]
+            case Iota(n=n):
+                self.names[node] = "<" + ", ".join(f"i64 {k}" for k in range(n)) + ">"
+            case _:
+                raise InternalError(f"llvm: {op.name} is used before it is defined")
+        return self.names[node]
+
+    def pointer(self, node: Node) -> str:
+        """The address of a parameter or of scratch memory."""
+        found = self.pointers.get(node)
+        if found is None:
+            op = node.op
+            match op:
+                case Param(slot=slot):
+                    if f"%q{slot}" not in self.pointers.values():
+                        self.entry.append(f"  %p{slot} = getelementptr ptr, ptr %args, i64 {slot}")
+                        self.entry.append(f"  %q{slot} = load ptr, ptr %p{slot}, align 8")
+                    found = f"%q{slot}"
+                case Local(uid=uid, of=of, size=size):
+                    found = f"%local{uid}"
+                    self.entry.append(f"  {found} = alloca {self.memory(of)}, i64 {size}, align 64")
+                case _:
+                    raise InternalError(f"llvm: {op.name} is no pointer")
+            self.pointers[node] = found
+        return found
+
+    def memory(self, dtype: DType, shape: tuple[int, ...] = ()) -> str:
+        """The type of a value in memory (a bool is a byte)."""
+        return self.type(dtypes.uint8 if dtype.is_bool else dtype, shape)
+
+    def intrinsic(self, name: str, result: str, *operands: tuple[str, str]) -> str:
+        """A call of an intrinsic or library function."""
+        types = ", ".join(t for t, _ in operands)
+        self.declared[name] = f"declare {result} @{name}({types})"
+        return f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in operands)})"
+
+    def suffix(self, dtype: DType, shape: tuple[int, ...]) -> str:
+        """An intrinsic's type suffix."""
+        one = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(TYPES[dtype.name], TYPES[dtype.name])
+        return f"v{shape[0]}{one}" if shape else one
+
+    # -- instructions
+
+    def instruction(self, node: Node) -> None:
+        """One instruction."""
+        op = node.op
+        match op:
+            case Loop():
+                self.loop(node)
+            case EndLoop():
+                self.end_loop(node)
+            case If():
+                self.count += 1
+                then, done = f"then{self.count}", f"done{self.count}"
+                self.lines.append(f"  br i1 {self.value(node.src[0])}, label %{then}, label %{done}")
+                self.label(then)
+                self.names[node] = done
+                self.scopes.append([])
+            case EndIf():
+                done = self.names[node.src[0]]
+                self.leave()
+                self.lines.append(f"  br label %{done}")
+                self.label(done)
+            case Load():
+                self.define(node, self.load(node))
+            case Store():
+                self.store(node)
+            case Chunk():
+                self.leaf(node)
+            case Across(kind=kind):
+                self.define(node, self.across(node, kind))
+            case Expand(to=to):
+                self.define(node, self.value(node.src[0], to))
+            case Elementwise():
+                self.define(node, self.elementwise(node))
+            case Carried() | FinalValue():
+                pass
+            case _:
+                raise InternalError(f"llvm: {op.name} is no instruction")
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def loop(self, node: Node) -> None:
+        """The head of a loop, entered only if it runs at all."""
+        self.count += 1
+        k = self.count
+        start, stop = self.value(node.src[0]), self.value(node.src[1])
+        inits = [(self.type(s.dtype, s.shape), self.value(s)) for s in node.src[3:]]
+        runs = self.fresh(f"icmp slt i64 {start}, {stop}")
+        before = self.block
+        self.lines.append(f"  br i1 {runs}, label %loop{k}, label %after{k}")
+        self.label(f"loop{k}")
+        self.scopes.append([])
+        phis: list[tuple[int, str, str, str]] = []
+        self.lines.append(f"  %i{k} = phi i64 [{start}, %{before}], [%j{k}, %latch{k}]")
+        for c, (kind, init) in enumerate(inits):
+            phis.append((len(self.lines), f"%c{k}_{c}", kind, init))
+            self.lines.append("")
+        self.define(node, f"%i{k}")
+        self.carries[node] = [name for _, name, _, _ in phis]
+        self.loops[node] = (str(k), before, stop, phis)
+
+    def end_loop(self, node: Node) -> None:
+        """The latch of a loop, and the values after it."""
+        loop = node.src[0]
+        k, before, stop, phis = self.loops[loop]
+        following = [self.value(s, loop.src[3 + c].shape) for c, s in enumerate(node.src[1:])]
+        step = self.value(loop.src[2])
+        self.lines.append(f"  br label %latch{k}")
+        self.label(f"latch{k}")
+        self.lines.append(f"  %j{k} = add nsw i64 %i{k}, {step}")
+        self.lines.append(f"  %t{k} = icmp slt i64 %j{k}, {stop}")
+        self.lines.append(f"  br i1 %t{k}, label %loop{k}, label %after{k}")
+        self.leave()
+        self.label(f"after{k}")
+        finals = self.carries.setdefault(node, [])
+        for c, (place, name, kind, init) in enumerate(phis):
+            self.lines[place] = f"  {name} = phi {kind} [{init}, %{before}], [{following[c]}, %latch{k}]"
+            final = f"%f{k}_{c}"
+            self.lines.append(f"  {final} = phi {kind} [{init}, %{before}], [{following[c]}, %latch{k}]")
+            finals.append(final)
+
+    def address(self, pointer: Node, index: Node) -> str:
+        """The address of an element."""
+        return self.fresh(f"getelementptr {self.memory(pointer.dtype)}, ptr {self.pointer(pointer)}, i64 {self.value(index)}")
+
+    def addresses(self, pointer: Node, index: Node) -> str:
+        """The addresses of elements at a vector of places."""
+        n = index.shape[0]
+        kind = self.memory(pointer.dtype)
+        return self.fresh(f"getelementptr {kind}, ptr {self.pointer(pointer)}, <{n} x i64> {self.value(index)}")
+
+    def load(self, node: Node) -> str:
+        """A load of one element, of neighbours, or of scattered places."""
+        pointer, index = node.src[0], node.src[1]
+        mask = node.src[2] if len(node.src) > 2 else None
+        kind = self.memory(node.dtype, node.shape)
+        if index.shape:
+            n = index.shape[0]
+            where = self.addresses(pointer, index)
+            lanes = self.value(mask, (n,)) if mask is not None else "splat (i1 true)"
+            suffix = self.suffix(dtypes.uint8 if node.dtype.is_bool else node.dtype, node.shape)
+            raw = self.fresh(
+                self.intrinsic(
+                    f"llvm.masked.gather.{suffix}.v{n}p0",
+                    kind,
+                    (f"<{n} x ptr>", where),
+                    ("i32", "1"),
+                    (f"<{n} x i1>", lanes),
+                    (kind, "zeroinitializer"),
+                )
+            )
+        elif mask is not None and node.shape:
+            n = node.shape[0]
+            suffix = self.suffix(dtypes.uint8 if node.dtype.is_bool else node.dtype, node.shape)
+            raw = self.fresh(
+                self.intrinsic(
+                    f"llvm.masked.load.{suffix}.p0",
+                    kind,
+                    ("ptr", self.address(pointer, index)),
+                    ("i32", "1"),
+                    (f"<{n} x i1>", self.value(mask, (n,))),
+                    (kind, "zeroinitializer"),
+                )
+            )
+        else:
+            raw = self.fresh(f"load {kind}, ptr {self.address(pointer, index)}, align 1")
+        if node.dtype.is_bool:
+            zero = "zeroinitializer" if node.shape else "0"
+            return self.fresh(f"icmp ne {kind} {raw}, {zero}")
+        return raw
+
+    def store(self, node: Node) -> None:
+        """A store of one element, of neighbours, or to scattered places."""
+        pointer, index, value = node.src[:3]
+        mask = node.src[3] if len(node.src) > 3 else None
+        shape = value.shape
+        kind = self.memory(pointer.dtype, shape)
+        name = self.value(value)
+        if pointer.dtype.is_bool:
+            name = self.fresh(f"zext {self.type(dtypes.bool, shape)} {name} to {kind}")
+        suffix = self.suffix(dtypes.uint8 if pointer.dtype.is_bool else pointer.dtype, shape)
+        if index.shape:
+            n = index.shape[0]
+            lanes = self.value(mask, (n,)) if mask is not None else "splat (i1 true)"
+            self.lines.append(
+                "  "
+                + self.intrinsic(
+                    f"llvm.masked.scatter.{suffix}.v{n}p0",
+                    "void",
+                    (kind, name),
+                    (f"<{n} x ptr>", self.addresses(pointer, index)),
+                    ("i32", "1"),
+                    (f"<{n} x i1>", lanes),
+                )
+            )
+        elif mask is not None and shape:
+            n = shape[0]
+            self.lines.append(
+                "  "
+                + self.intrinsic(
+                    f"llvm.masked.store.{suffix}.p0",
+                    "void",
+                    (kind, name),
+                    ("ptr", self.address(pointer, index)),
+                    ("i32", "1"),
+                    (f"<{n} x i1>", self.value(mask, (n,))),
+                )
+            )
+        else:
+            self.lines.append(f"  store {kind} {name}, ptr {self.address(pointer, index)}, align 1")
+
+    def across(self, node: Node, kind: str) -> str:
+        """The lanes of a vector combined by halves, always in the same order."""
+        (vector,) = node.src
+        name, lanes = self.value(vector), vector.shape[0]
+        while lanes > 1:
+            half = lanes // 2
+            full = self.type(vector.dtype, (lanes,))
+            low = self.fresh(f"shufflevector {full} {name}, {full} poison, <{half} x i32> <{', '.join(f'i32 {k}' for k in range(half))}>")
+            high = self.fresh(
+                f"shufflevector {full} {name}, {full} poison, <{half} x i32> <{', '.join(f'i32 {k + half}' for k in range(half))}>"
+            )
+            name = self.combine(kind, vector.dtype, (half,), low, high)
+            lanes = half
+        return self.fresh(f"extractelement {self.type(vector.dtype, (1,))} {name}, i32 0")
+
+    def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
+        """Two values of a reduction taken together."""
+        match kind:
+            case "sum":
+                return self.arithmetic("or" if dtype.is_bool else "add", dtype, shape, a, b)
+            case "prod":
+                return self.arithmetic("and" if dtype.is_bool else "mul", dtype, shape, a, b)
+            case _:
+                return self.extreme(kind == "max", dtype, shape, a, b)
+
+    # -- arithmetic
+
+    def elementwise(self, node: Node) -> str:
+        """One elementwise op."""
+        op = node.op
+        shape = node.shape
+        match op:
+            case Cast(to=to):
+                return self.cast(self.value(node.src[0]), node.src[0].dtype, to, shape)
+            case Bitcast(to=to):
+                (x,) = node.src
+                a, b = self.type(x.dtype, shape), self.type(to, shape)
+                if x.dtype.is_bool or to.is_bool:
+                    return self.cast(self.value(x), x.dtype, to, shape)
+                return self.value(x) if a == b else self.fresh(f"bitcast {a} {self.value(x)} to {b}")
+            case _:
+                pass
+        values = [self.value(s, shape) for s in node.src]
+        if op.name == "where":
+            kind = self.type(node.dtype, shape)
+            return self.fresh(f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}")
+        dtype = node.src[0].dtype
+        if dtype in NARROW:
+            wide = [self.cast(v, dtype, dtypes.float32, shape) for v in values]
+            result = self.plain(op.name, dtypes.float32, shape, wide)
+            return result if node.dtype.is_bool else self.cast(result, dtypes.float32, dtype, shape)
+        return self.plain(op.name, dtype, shape, values)
+
+    def plain(self, name: str, dtype: DType, shape: tuple[int, ...], values: list[str]) -> str:
+        """An op on values of one dtype."""
+        kind = self.type(dtype, shape)
+        if name in COMPARE:
+            ordered, signed, unsigned = COMPARE[name]
+            if dtype.is_float:
+                return self.fresh(f"fcmp {ordered} {kind} {values[0]}, {values[1]}")
+            return self.fresh(f"icmp {signed if dtype.kind == 'int' else unsigned} {kind} {values[0]}, {values[1]}")
+        if name in ("maximum", "minimum"):
+            return self.extreme(name == "maximum", dtype, shape, *values)
+        if dtype.is_float:
+            return self.floating(name, dtype, shape, values)
+        return self.integral(name, dtype, shape, values)
+
+    def arithmetic(self, name: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
+        """One of the instructions that differ only in name."""
+        table = FLOAT if dtype.is_float else INTEGER
+        return self.fresh(f"{table[name]} {self.type(dtype, shape)} {a}, {b}")
+
+    def extreme(self, largest: bool, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
+        """The larger or smaller of two; NaN if either is."""
+        kind, flag = self.type(dtype, shape), self.type(dtypes.bool, shape)
+        if dtype.is_float:
+            wins = self.fresh(f"fcmp {'ogt' if largest else 'olt'} {kind} {a}, {b}")
+            best = self.fresh(f"select {flag} {wins}, {kind} {a}, {kind} {b}")
+            odd = self.fresh(f"fcmp uno {kind} {a}, {a}")
+            return self.fresh(f"select {flag} {odd}, {kind} {a}, {kind} {best}")
+        sign = "s" if dtype.kind == "int" else "u"
+        wins = self.fresh(f"icmp {sign}{'gt' if largest else 'lt'} {kind} {a}, {b}")
+        return self.fresh(f"select {flag} {wins}, {kind} {a}, {kind} {b}")
+
+    def floating(self, name: str, dtype: DType, shape: tuple[int, ...], values: list[str]) -> str:
+        """An op on floats."""
+        kind = self.type(dtype, shape)
+        suffix = self.suffix(dtype, shape)
+        if name in FLOAT:
+            return self.fresh(f"{FLOAT[name]} {kind} {values[0]}, {values[1]}")
+        if name == "neg":
+            return self.fresh(f"fneg {kind} {values[0]}")
+        if name in INTRINSIC:
+            return self.fresh(self.intrinsic(f"llvm.{INTRINSIC[name]}.{suffix}", kind, (kind, values[0])))
+        if name == "fma":
+            if self.target.has_fma:
+                return self.fresh(self.intrinsic(f"llvm.fma.{suffix}", kind, *((kind, v) for v in values)))
+            product = self.fresh(f"fmul {kind} {values[0]}, {values[1]}")
+            return self.fresh(f"fadd {kind} {product}, {values[2]}")
+        if name == "copysign":
+            return self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, values[0]), (kind, values[1])))
+        if name == "mod":
+            return self.float_mod(dtype, shape, values[0], values[1])[0]
+        if name == "floor_div":
+            return self.float_mod(dtype, shape, values[0], values[1])[1]
+        if dtype is dtypes.float64:
+            return self.library(name, shape, values)
+        raise InternalError(f"llvm: no spelling of {name} for {dtype.name}")
+
+    def float_mod(self, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> tuple[str, str]:
+        """The remainder with the divisor's sign, and the floored quotient, as NumPy computes them."""
+        kind, flag = self.type(dtype, shape), self.type(dtypes.bool, shape)
+        zero = "zeroinitializer" if shape else self.literal(dtype, 0.0)
+
+        def choose(condition: str, a: str, b: str) -> str:
+            return self.fresh(f"select {flag} {condition}, {kind} {a}, {kind} {b}")
+
+        rest = self.fresh(f"frem {kind} {x}, {y}")
+        some = self.fresh(f"fcmp une {kind} {rest}, {zero}")
+        below = self.fresh(f"fcmp olt {kind} {rest}, {zero}")
+        negative = self.fresh(f"fcmp olt {kind} {y}, {zero}")
+        differ = self.fresh(f"and {flag} {self.fresh(f'xor {flag} {below}, {negative}')}, {some}")
+        moved = choose(differ, self.fresh(f"fadd {kind} {rest}, {y}"), rest)
+        suffix = self.suffix(dtype, shape)
+        signed = self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, zero), (kind, y)))
+        remainder = choose(some, moved, signed)
+        plain = self.fresh(f"fdiv {kind} {x}, {y}")
+        quotient = self.fresh(f"fdiv {kind} {self.fresh(f'fsub {kind} {x}, {rest}')}, {y}")
+        one = self.splat(dtype, 1.0, shape)
+        quotient = choose(differ, self.fresh(f"fsub {kind} {quotient}, {one}"), quotient)
+        low = self.fresh(self.intrinsic(f"llvm.floor.{suffix}", kind, (kind, quotient)))
+        far = self.fresh(f"fcmp ogt {kind} {self.fresh(f'fsub {kind} {quotient}, {low}')}, {self.splat(dtype, 0.5, shape)}")
+        low = choose(far, self.fresh(f"fadd {kind} {low}, {one}"), low)
+        nothing = self.fresh(f"fcmp oeq {kind} {quotient}, {zero}")
+        low = choose(nothing, self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, zero), (kind, plain))), low)
+        by_zero = self.fresh(f"fcmp oeq {kind} {y}, {zero}")
+        return remainder, choose(by_zero, plain, low)
+
+    def library(self, name: str, shape: tuple[int, ...], values: list[str]) -> str:
+        """A function of the C library, lane by lane."""
+        if not shape:
+            return self.fresh(self.intrinsic(name, "double", *(("double", v) for v in values)))
+        kind = self.type(dtypes.float64, shape)
+        result = "poison"
+        for lane in range(shape[0]):
+            one = [self.fresh(f"extractelement {kind} {v}, i32 {lane}") for v in values]
+            done = self.fresh(self.intrinsic(name, "double", *(("double", v) for v in one)))
+            result = self.fresh(f"insertelement {kind} {result}, double {done}, i32 {lane}")
+        return result
+
+    def integral(self, name: str, dtype: DType, shape: tuple[int, ...], values: list[str]) -> str:
+        """An op on integers or bools."""
+        kind, flag = self.type(dtype, shape), self.type(dtypes.bool, shape)
+        x = values[0]
+        if dtype.is_bool:
+            name = {"add": "or", "mul": "and", "sub": "xor"}.get(name, name)
+        if name in INTEGER:
+            return self.fresh(f"{INTEGER[name]} {kind} {x}, {values[1]}")
+        zero = self.splat(dtype, 0, shape)
+        match name:
+            case "neg":
+                return self.fresh(f"sub {kind} {zero}, {x}")
+            case "not":
+                return self.fresh(f"xor {kind} {x}, {self.splat(dtype, True if dtype.is_bool else -1, shape)}")
+            case "abs":
+                if dtype.kind != "int":
+                    return x
+                below = self.fresh(f"icmp slt {kind} {x}, {zero}")
+                return self.fresh(f"select {flag} {below}, {kind} {self.fresh(f'sub {kind} {zero}, {x}')}, {kind} {x}")
+            case "floor" | "ceil" | "trunc" | "round":
+                return x
+            case "floor_div" | "mod":
+                return self.divide(name, dtype, shape, x, values[1])
+            case "shl" | "shr":
+                return self.shift(name, dtype, shape, x, values[1])
+            case _:
+                raise InternalError(f"llvm: no spelling of {name} for {dtype.name}")
+
+    def divide(self, name: str, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> str:
+        """A floored quotient or its remainder; by zero 0, and never a trap."""
+        kind, flag = self.type(dtype, shape), self.type(dtypes.bool, shape)
+        zero, one = self.splat(dtype, 0, shape), self.splat(dtype, 1, shape)
+        known = int(y) if y.lstrip("-").isdigit() else None
+        if known and known > 0 and known & (known - 1) == 0:
+            if name == "mod":
+                return self.fresh(f"and {kind} {x}, {known - 1}")
+            return self.fresh(f"{'ashr' if dtype.kind == 'int' else 'lshr'} {kind} {x}, {known.bit_length() - 1}")
+        by_zero = ""
+        divisor = y
+        if known is None or known <= 0:
+            by_zero = self.fresh(f"icmp eq {kind} {y}, {zero}")
+            unsafe = by_zero
+            if dtype.kind == "int":
+                minus = self.fresh(f"icmp eq {kind} {y}, {self.splat(dtype, -1, shape)}")
+                unsafe = self.fresh(f"or {flag} {by_zero}, {minus}")
+            divisor = self.fresh(f"select {flag} {unsafe}, {kind} {one}, {kind} {y}")
+        if dtype.kind == "uint":
+            result = self.fresh(f"{'udiv' if name == 'floor_div' else 'urem'} {kind} {x}, {divisor}")
+        else:
+            quotient = self.fresh(f"sdiv {kind} {x}, {divisor}")
+            rest = self.fresh(f"sub {kind} {x}, {self.fresh(f'mul {kind} {quotient}, {divisor}')}")
+            some = self.fresh(f"icmp ne {kind} {rest}, {zero}")
+            differ = self.fresh(f"icmp slt {kind} {self.fresh(f'xor {kind} {rest}, {divisor}')}, {zero}")
+            down = self.fresh(f"and {flag} {some}, {differ}")
+            if name == "floor_div":
+                result = self.fresh(f"select {flag} {down}, {kind} {self.fresh(f'sub {kind} {quotient}, {one}')}, {kind} {quotient}")
+                if known is None or known < 0:
+                    minus = self.fresh(f"icmp eq {kind} {y}, {self.splat(dtype, -1, shape)}")
+                    result = self.fresh(f"select {flag} {minus}, {kind} {self.fresh(f'sub {kind} {zero}, {x}')}, {kind} {result}")
+            else:
+                result = self.fresh(f"select {flag} {down}, {kind} {self.fresh(f'add {kind} {rest}, {divisor}')}, {kind} {rest}")
+        if by_zero:
+            result = self.fresh(f"select {flag} {by_zero}, {kind} {zero}, {kind} {result}")
+        return result
+
+    def shift(self, name: str, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> str:
+        """A shift; by the width or more (or less than 0), what is left is 0, or -1 for negative numbers to the right."""
+        kind, flag = self.type(dtype, shape), self.type(dtypes.bool, shape)
+        zero = self.splat(dtype, 0, shape)
+        fits = self.fresh(f"icmp ult {kind} {y}, {self.splat(dtype, dtype.bits, shape)}")
+        count = self.fresh(f"select {flag} {fits}, {kind} {y}, {kind} {zero}")
+        op = "shl" if name == "shl" else "ashr" if dtype.kind == "int" else "lshr"
+        done = self.fresh(f"{op} {kind} {x}, {count}")
+        rest = zero
+        if op == "ashr":
+            rest = self.fresh(f"ashr {kind} {x}, {self.splat(dtype, dtype.bits - 1, shape)}")
+        return self.fresh(f"select {flag} {fits}, {kind} {done}, {kind} {rest}")
+
+    # -- conversions
+
+    def cast(self, x: str, source: DType, to: DType, shape: tuple[int, ...]) -> str:
+        """A value as another dtype."""
+        if source is to:
+            return x
+        a, b = self.type(source, shape), self.type(to, shape)
+        if source in TINY:
+            wide = self.from_tiny(x, source, shape)
+            return self.cast(wide, dtypes.float32, to, shape)
+        if to in TINY:
+            return self.to_tiny(self.cast(x, source, dtypes.float32, shape), to, shape)
+        if to.is_bool:
+            zero = "zeroinitializer" if shape else self.literal(source, 0)
+            return self.fresh(f"{'fcmp une' if source.is_float else 'icmp ne'} {a} {x}, {zero}")
+        if source.is_float and to.is_float:
+            if source in NARROW and to in NARROW:
+                return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
+            return self.fresh(f"{'fpext' if to.bits > source.bits else 'fptrunc'} {a} {x} to {b}")
+        if source.is_float:
+            if source in NARROW:
+                return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
+            return self.to_integer(x, source, to, shape)
+        unsigned = source.kind != "int"
+        if to.is_float:
+            if to in NARROW:
+                return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
+            return self.fresh(f"{'uitofp' if unsigned else 'sitofp'} {a} {x} to {b}")
+        if self.bits(source) == to.bits:
+            return x
+        word = "trunc" if to.bits < self.bits(source) else "zext" if unsigned else "sext"
+        return self.fresh(f"{word} {a} {x} to {b}")
+
+    def bits(self, dtype: DType) -> int:
+        """The width in a register."""
+        return 1 if dtype.is_bool else dtype.bits
+
+    def to_integer(self, x: str, source: DType, to: DType, shape: tuple[int, ...]) -> str:
+        """A float truncated; out of range, the lowest integer of the width that it goes through."""
+        through = dtypes.int32 if to.bits < 32 or to is dtypes.int32 else dtypes.int64
+        kind, flag, whole = self.type(source, shape), self.type(dtypes.bool, shape), self.type(through, shape)
+        zero = "zeroinitializer" if shape else self.literal(source, 0.0)
+        limit = float(1 << (through.bits - 1))
+        # float64 holds -2**31 - 0.5, which truncates into range; the narrower floats have nothing between there.
+        low = -limit - 1.0 if source is dtypes.float64 and through is dtypes.int32 else -limit
+        above = self.fresh(f"fcmp {'ogt' if low != -limit else 'oge'} {kind} {x}, {self.splat(source, low, shape)}")
+        below = self.fresh(f"fcmp olt {kind} {x}, {self.splat(source, limit, shape)}")
+        inside = self.fresh(f"and {flag} {above}, {below}")
+        safe = self.fresh(f"select {flag} {inside}, {kind} {x}, {kind} {zero}")
+        result = self.fresh(f"fptosi {kind} {safe} to {whole}")
+        result = self.fresh(f"select {flag} {inside}, {whole} {result}, {whole} {self.splat(through, through.min, shape)}")
+        if to is dtypes.uint64:
+            high = self.fresh(f"fcmp olt {kind} {x}, {self.splat(source, 2.0**64, shape)}")
+            large = self.fresh(f"fcmp oge {kind} {x}, {self.splat(source, limit, shape)}")
+            both = self.fresh(f"and {flag} {high}, {large}")
+            fits = self.fresh(f"select {flag} {both}, {kind} {x}, {kind} {zero}")
+            upper = self.fresh(f"fptoui {kind} {fits} to {whole}")
+            return self.fresh(f"select {flag} {both}, {whole} {upper}, {whole} {result}")
+        return self.cast(result, through, to, shape) if through.bits != to.bits else result
+
+    def from_tiny(self, x: str, source: DType, shape: tuple[int, ...]) -> str:
+        """An 8-bit float as float32: its bits moved up, then scaled."""
+        shift, scale, top = TINY[source]
+        word, real, flag = self.type(dtypes.int32, shape), self.type(dtypes.float32, shape), self.type(dtypes.bool, shape)
+        wide = self.fresh(f"zext {self.type(source, shape)} {x} to {word}")
+        magnitude = self.fresh(f"and {word} {wide}, {self.splat(dtypes.int32, 0x7F, shape)}")
+        bits = self.fresh(f"shl {word} {magnitude}, {self.splat(dtypes.int32, shift, shape)}")
+        value = self.fresh(
+            f"fmul {real} {self.fresh(f'bitcast {word} {bits} to {real}')}, {self.splat(dtypes.float32, 2.0**-scale, shape)}"
+        )
+        if source is dtypes.float8_e4m3:
+            odd = self.fresh(f"icmp eq {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
+            value = self.fresh(f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}")
+        else:
+            endless = self.fresh(f"icmp eq {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
+            odd = self.fresh(f"icmp sgt {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
+            value = self.fresh(f"select {flag} {endless}, {real} {self.splat(dtypes.float32, float('inf'), shape)}, {real} {value}")
+            value = self.fresh(f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}")
+        sign = self.fresh(f"shl {word} {wide}, {self.splat(dtypes.int32, 24, shape)}")
+        signed = self.fresh(f"bitcast {word} {sign} to {real}")
+        return self.fresh(self.intrinsic(f"llvm.copysign.{self.suffix(dtypes.float32, shape)}", real, (real, value), (real, signed)))
+
+    def to_tiny(self, x: str, to: DType, shape: tuple[int, ...]) -> str:
+        """A float32 as an 8-bit float: scaled down, rounded at the last bit that is kept."""
+        shift, scale, top = TINY[to]
+        word, real, flag = self.type(dtypes.int32, shape), self.type(dtypes.float32, shape), self.type(dtypes.bool, shape)
+
+        def number(n: int) -> str:
+            return self.splat(dtypes.int32, n, shape)
+
+        bits = self.fresh(f"bitcast {real} {x} to {word}")
+        sign = self.fresh(f"and {word} {self.fresh(f'lshr {word} {bits}, {number(24)}')}, {number(0x80)}")
+        plain = self.fresh(self.intrinsic(f"llvm.fabs.{self.suffix(dtypes.float32, shape)}", real, (real, x)))
+        scaled = self.fresh(f"fmul {real} {plain}, {self.splat(dtypes.float32, 2.0**scale, shape)}")
+        raw = self.fresh(f"bitcast {real} {scaled} to {word}")
+        odd_bit = self.fresh(f"and {word} {self.fresh(f'lshr {word} {raw}, {number(shift)}')}, {number(1)}")
+        bumped = self.fresh(f"add {word} {self.fresh(f'add {word} {raw}, {number((1 << (shift - 1)) - 1)}')}, {odd_bit}")
+        kept = self.fresh(f"lshr {word} {bumped}, {number(shift)}")
+        over = self.fresh(f"icmp sge {word} {kept}, {number(top)}")
+        kept = self.fresh(f"select {flag} {over}, {word} {number(top)}, {word} {kept}")
+        nan = self.fresh(f"fcmp uno {real} {x}, {x}")
+        kept = self.fresh(f"select {flag} {nan}, {word} {number(0x7F if top == 0x7F else 0x7E)}, {word} {kept}")
+        return self.fresh(f"trunc {word} {self.fresh(f'or {word} {kept}, {sign}')} to {self.type(to, shape)}")
+

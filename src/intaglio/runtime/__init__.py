@@ -1,0 +1,1 @@
+"""Bytes and launches: allocation, compiling source text, running tables of kernels. Knows no IR."""

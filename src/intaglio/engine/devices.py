@@ -1,0 +1,199 @@
+"""Devices by name: where bytes live, and how kernels are compiled and run there."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from intaglio.core.config import config
+from intaglio.core.errors import DeviceError
+from intaglio.core.target import Target
+from intaglio.core.trace import GlobalCounters
+from intaglio.ir.interpret import run_linear
+from intaglio.ir.node import Node
+from intaglio.ir.view import View
+from intaglio.lower.kernel import Lowered, lower
+from intaglio.render import llvm
+from intaglio.runtime.allocator import Allocator
+from intaglio.runtime.buffer import Buffer
+from intaglio.runtime.compiler import Compiler, host_target
+from intaglio.runtime.disk_cache import DiskCache, default_folder
+from intaglio.runtime.launch import Table
+
+KERNELS: Final = 8192  # compiled kernels remembered by a device
+NAMES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A kernel that can be launched."""
+
+    name: str
+    lowered: Lowered
+    address: int
+    source: str
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one launch."""
+        return self.lowered.flops
+
+
+class Device:
+    """A place for bytes. The base keeps them on the host and runs nothing."""
+
+    kind: str = "NULL"
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+        self.allocator: Final = Allocator()
+        self._kernels: Final[OrderedDict[Node, Executable]] = OrderedDict()
+        self._lock: Final = threading.RLock()
+
+    @property
+    def target(self) -> Target:
+        """What code is made for."""
+        return Target("null", 16)
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Bytes with undefined contents."""
+        block = self.allocator.allocate(nbytes)
+        return Buffer(block.address, nbytes, block)
+
+    def load(self, ast: Node) -> Executable:
+        """A kernel compiled, once for each AST."""
+        with self._lock:
+            found = self._kernels.get(ast)
+            if found is None:
+                found = self._kernels[ast] = self._compile(lower(ast, self.target))
+                if len(self._kernels) > KERNELS:
+                    self._kernels.popitem(last=False)
+            else:
+                self._kernels.move_to_end(ast)
+            return found
+
+    def _compile(self, lowered: Lowered) -> Executable:
+        """A kernel that runs nothing."""
+        return Executable(lowered.name, lowered, 0, "")
+
+    def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
+        """Run kernels in order."""
+
+    def copy(self, source: Buffer, view: View, target: Buffer) -> None:
+        """The elements of a view of some bytes, in row-major order, to the start of others."""
+        import numpy as np
+
+        raw = np.frombuffer(source.view(), np.uint8)
+        item = view.dtype.itemsize
+        low, high = view.byte_bounds()
+        if view.is_contiguous:
+            target.view()[: view.nbytes] = source.view()[low:high]
+            return
+        elements = np.lib.stride_tricks.as_strided(
+            raw[view.offset : view.offset + item].view(f"V{item}"), view.shape, view.strides, writeable=False
+        )
+        target.copy_in(np.ascontiguousarray(elements).view(np.uint8).reshape(-1).data)
+
+
+@cache
+def _compiler() -> Compiler:
+    """The LLVM compiler with the disk cache that the settings ask for."""
+    if not config.cache:
+        return Compiler(None)
+    folder = Path(str(config.cache_dir)) if config.cache_dir else default_folder()
+    return Compiler(DiskCache(folder, int(config.cache_size_mb) << 20))
+
+
+class Cpu(Device):
+    """This machine's processor, by LLVM."""
+
+    kind = "CPU"
+
+    @property
+    def target(self) -> Target:
+        """The host's features."""
+        return host_target(1)
+
+    def _compile(self, lowered: Lowered) -> Executable:
+        """A kernel in machine code."""
+        source = llvm.render(lowered.linear, self.target)
+        started = time.perf_counter()
+        address, compiled = _compiler().load(source, lowered.name)
+        GlobalCounters.compile_seconds += time.perf_counter() - started
+        if compiled:
+            GlobalCounters.compile_count += 1
+        return Executable(lowered.name, lowered, address, source)
+
+    def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
+        """Run kernels in order, by one native call."""
+        Table(_compiler(), [(e.address, slots, e.lowered.chunks) for e, slots in launches]).run()
+
+
+class Interpreter(Device):
+    """The interpreter of the IR: slow, and the oracle of the others."""
+
+    kind = "PYTHON"
+
+    def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
+        """Interpret kernels in order."""
+        for executable, slots in launches:
+            run_linear(executable.lowered.linear, slots, executable.lowered.chunks)
+
+
+class Disk(Device):
+    """Files as devices: bytes that are mapped, never computed on."""
+
+    kind = "DISK"
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Nothing can be computed on a file."""
+        raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
+
+
+class HostArrays(Device):
+    """NumPy's memory, read in place."""
+
+    kind = "NPY"
+
+
+_KINDS: Final[dict[str, type[Device]]] = {
+    "CPU": Cpu, "NULL": Device, "PYTHON": Interpreter, "DISK": Disk, "NPY": HostArrays,
+}  # fmt: skip
+
+
+def canonical(name: str) -> str:
+    """A device's name in its usual form: capitals, no ":0".
+
+    Raises: DeviceError if there is no such device.
+    """
+    kind, _, rest = name.partition(":")
+    kind = kind.upper()
+    if kind not in _KINDS or (rest and kind != "DISK" and not rest.isdigit()):
+        raise DeviceError(f'device: no backend "{name}"; available here: {", ".join(n.lower() for n in NAMES)}.')
+    return kind if kind == "DISK" or rest in ("", "0") else f"{kind}:{int(rest)}"
+
+
+@cache
+def _device(name: str) -> Device:
+    """The device of a usual name."""
+    return _KINDS[name.partition(":")[0]](name)
+
+
+def device_of(name: str) -> Device:
+    """The device of a name.
+
+    Raises: DeviceError if there is no such device.
+    """
+    return _device(canonical(name))
+
+
+def process_threads() -> int:
+    """How many threads this process may keep busy."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,111 @@
+"""Memory for buffers: aligned, kept and reused, counted, bounded."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import threading
+from collections import deque
+from typing import Final
+
+from intaglio.core.errors import DeviceError
+from intaglio.core.trace import GlobalCounters
+
+ALIGNMENT: Final = 64
+LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
+KEPT: Final = 1 << 29  # bytes of freed memory kept for reuse
+
+
+class Block:
+    """Some bytes at a fixed address, returned to their allocator when nothing refers to them."""
+
+    __slots__ = ("__weakref__", "_allocator", "_capacity", "_memory", "address", "nbytes")
+
+    def __init__(self, allocator: Allocator, memory: object, address: int, capacity: int, nbytes: int) -> None:
+        self._allocator = allocator
+        self._memory = memory
+        self._capacity = capacity
+        self.address: Final = address
+        self.nbytes: Final = nbytes
+
+    def __del__(self) -> None:
+        """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
+        self._allocator.returned.append((self._memory, self.address, self._capacity, self.nbytes))
+
+
+class Allocator:
+    """Memory of the host by size class. Freed blocks are kept for blocks of the same class."""
+
+    def __init__(self) -> None:
+        self.returned: Final[deque[tuple[object, int, int, int]]] = deque()
+        self.limit: int | None = None  # bytes in use beyond which a request is refused
+        self.used: int = 0
+        self._free: Final[dict[int, list[tuple[object, int]]]] = {}
+        self._kept: int = 0
+        self._lock: Final = threading.Lock()
+
+    def allocate(self, nbytes: int) -> Block:
+        """Bytes with undefined contents, aligned to a cache line.
+
+        Raises: DeviceError if there are not so many.
+        """
+        with self._lock:
+            self._collect()
+            if self.limit is not None and self.used + nbytes > self.limit:
+                raise DeviceError(
+                    f"allocate: {nbytes} bytes do not fit; {self.used} of {self.limit} are in use. Free some tensors?"
+                )
+            capacity = _size_class(nbytes)
+            free = self._free.get(capacity)
+            if free:
+                memory, address = free.pop()
+                self._kept -= capacity
+            else:
+                memory, address = _take(capacity)
+            self.used += nbytes
+            GlobalCounters.mem_used += nbytes
+            GlobalCounters.peak = max(GlobalCounters.peak, GlobalCounters.mem_used)
+            return Block(self, memory, address, capacity, nbytes)
+
+    def collect(self) -> None:
+        """Count what finalizers returned."""
+        with self._lock:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Move returned blocks to the free lists, or give them back where enough is kept."""
+        while self.returned:
+            memory, address, capacity, nbytes = self.returned.popleft()
+            self.used -= nbytes
+            GlobalCounters.mem_used -= nbytes
+            if self._kept + capacity <= KEPT:
+                self._free.setdefault(capacity, []).append((memory, address))
+                self._kept += capacity
+
+    def trim(self) -> int:
+        """Give all kept memory back to the system; how many bytes it was."""
+        with self._lock:
+            self._collect()
+            kept, self._kept = self._kept, 0
+            self._free.clear()
+            return kept
+
+
+def _size_class(nbytes: int) -> int:
+    """The bytes that are really taken: a power of two, or one of four steps between."""
+    size = max(nbytes, ALIGNMENT)
+    step = max(ALIGNMENT, 1 << max(size.bit_length() - 3, 0))
+    return -(-size // step) * step
+
+
+def _take(capacity: int) -> tuple[object, int]:
+    """Fresh memory: (what keeps it alive, its address)."""
+    try:
+        if capacity >= LARGE:
+            pages = mmap.mmap(-1, capacity)
+            return pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        raw = ctypes.create_string_buffer(capacity + ALIGNMENT)
+    except (OSError, MemoryError, ValueError, OverflowError) as error:
+        raise DeviceError(f"allocate: the system has no {capacity} bytes; {error}. Free some tensors?") from error
+    address = ctypes.addressof(raw)
+    return raw, -(-address // ALIGNMENT) * ALIGNMENT

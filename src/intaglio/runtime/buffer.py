@@ -1,0 +1,31 @@
+"""Buffers: bytes on a device, allocated, or lent by somebody else and kept alive."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+
+class Buffer:
+    """Bytes at an address of the host. `owner` keeps them alive; `read_only` bytes are never written."""
+
+    __slots__ = ("__weakref__", "address", "nbytes", "owner", "read_only")
+
+    def __init__(self, address: int, nbytes: int, owner: object, *, read_only: bool = False) -> None:
+        self.address: Final = address
+        self.nbytes: Final = nbytes
+        self.owner: Final = owner
+        self.read_only: Final = read_only
+
+    def view(self) -> memoryview:
+        """The bytes, shared."""
+        if self.nbytes == 0:
+            return memoryview(b"")
+        array = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
+        view = memoryview(array).cast("B")
+        return view.toreadonly() if self.read_only else view
+
+    def copy_in(self, data: bytes | memoryview) -> None:
+        """Replace the bytes."""
+        if len(data):
+            self.view()[: len(data)] = data

@@ -1,0 +1,158 @@
+"""Statements as kernels: pointers for buffers, arguments for literals, so that equal work has one text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.ir.node import Node, make, rebuild, toposort
+from intaglio.ir.view import View
+from intaglio.ops.elementwise import Cast, Elementwise
+from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
+from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, window
+from intaglio.schedule.program import Repeat, Statement, Write
+
+PLAIN: Final = (0, 1, -1, 2, 0.5)  # literals that stay in the text: they simplify
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedKernel:
+    """A kernel not yet compiled: its AST, and what its argument slots hold (a buffer and byte shift, or a number)."""
+
+    ast: Node
+    slots: tuple[tuple[BufferRef, int] | tuple[DType, int], ...]
+    device: str
+    metadata: tuple[str, ...]
+    nbytes: int
+
+    @property
+    def buffers(self) -> list[BufferRef]:
+        """The buffers, each once, in order of first use."""
+        return list(dict.fromkeys(slot[0] for slot in self.slots if isinstance(slot[0], BufferRef)))
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A move of bytes between devices: the elements of a view of a buffer to the start of another."""
+
+    source: BufferRef
+    view: View
+    target: BufferRef
+
+
+def build(statements: list[Statement]) -> PlannedKernel:
+    """Statements that share a kernel, as that kernel."""
+    return _Builder().build(statements)
+
+
+class _Builder:
+    """The slots of one kernel in the making."""
+
+    def __init__(self) -> None:
+        self.slots: Final[list[tuple[BufferRef, int] | tuple[DType, int]]] = []
+        self.params: Final[dict[tuple[BufferRef, DType, int], Node]] = {}
+        self.groups: Final[dict[BufferRef, int]] = {}
+        self.args: Final[dict[tuple[DType, int, int], Node]] = {}
+        self.done: Final[dict[Node, Node]] = {}
+        self.names: Final[dict[str, None]] = {}
+        self.counters: Final[dict[Node, int]] = {}
+        self.nbytes: int = 0
+
+    def build(self, statements: list[Statement]) -> PlannedKernel:
+        """The kernel."""
+        nodes = [self.repeat(s) if isinstance(s, Repeat) else self.write(s) for s in statements]
+        first = statements[0]
+        ref = first.arms[0][0].ref if isinstance(first, Repeat) else first.ref
+        return PlannedKernel(sink(*nodes), tuple(self.slots), ref.device, tuple(self.names), self.nbytes)
+
+    def param(self, ref: BufferRef, dtype: DType, shift: int) -> Node:
+        """The pointer argument for a buffer seen as a dtype, from a byte that its elements are aligned with."""
+        key = (ref, dtype, shift)
+        found = self.params.get(key)
+        if found is None:
+            group = self.groups.setdefault(ref, len(self.groups))
+            found = self.params[key] = make(Param(len(self.slots), dtype, group))
+            self.slots.append((ref, shift))
+        return found
+
+    def argument(self, dtype: DType, value: int | float | bool) -> Node:
+        """The scalar argument for a number."""
+        bits = dtype.to_bits(value)
+        key = (dtype, bits, len(self.slots))
+        found = make(Arg(len(self.slots), dtype))
+        self.args[key] = found
+        self.slots.append((dtype, bits))
+        return found
+
+    def place(self, view: View, ref: BufferRef, offset: Node | None) -> Node:
+        """A window on a buffer; a byte offset that is not 0 becomes an argument."""
+        item = view.dtype.itemsize
+        shift = view.offset % item
+        if any(s % item for s, n in zip(view.strides, view.shape, strict=True) if n > 1):
+            raise NotImplementedError("a view whose strides are no multiple of its item size")
+        strides = tuple(s if n > 1 else 0 for s, n in zip(view.strides, view.shape, strict=True))
+        pointer = self.param(ref, view.dtype, shift)
+        start = view.offset - shift
+        fixed = View(view.dtype, view.shape, strides, 0)
+        if offset is not None:
+            return window(View(view.dtype, view.shape, strides, start), pointer, offset)
+        if start == 0:
+            return window(fixed, pointer)
+        return window(fixed, pointer, self.argument(dtypes.int64, start))
+
+    def value(self, root: Node) -> Node:
+        """A value over pointers and arguments."""
+        done = self.done
+        for node in toposort((root,), enter=lambda n: n not in done and not (isinstance(n.op, Window) and isinstance(n.src[0].op, Buffer) and len(n.src) == 1)):
+            if node in done:
+                continue
+            op = node.op
+            match op:
+                case Window(view=view) if isinstance(node.src[0].op, Buffer):
+                    offset = done[node.src[1]] if len(node.src) > 1 else None
+                    done[node] = self.place(view, node.src[0].op.ref, offset)
+                    self.nbytes += node.nbytes
+                case Range():
+                    done[node] = make(Range(1_000_000 + self.counters.setdefault(node, len(self.counters))), node.src[0])
+                case Buffer():
+                    done[node] = node
+                case Elementwise():
+                    src = [self.literal(s) if isinstance(s.op, Const) else done[s] for s in node.src]
+                    done[node] = make(op, *src)
+                    if not isinstance(op, Cast):
+                        self.names[op.name] = None
+                case _:
+                    done[node] = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
+                    if op.name in ("reduce", "scan", "take"):
+                        self.names[getattr(op, "kind", op.name)] = None
+        return done[root]
+
+    def literal(self, node: Node) -> Node:
+        """A number as an argument, unless it is one that simplifies."""
+        op = node.op
+        if not isinstance(op, Const) or op.of.is_bool or op.value in PLAIN or op.value != op.value:
+            return node
+        found = self.done.get(node)
+        if found is None or found is node:
+            found = self.done[node] = self.argument(op.of, op.value)
+        return found
+
+    def write(self, statement: Write) -> Node:
+        """A write as a store."""
+        value = self.value(statement.value)
+        indices = tuple(self.value(i) for i in statement.indices)
+        offset = self.value(statement.offset) if statement.offset is not None else None
+        target = self.place(statement.view, statement.ref, offset)
+        self.nbytes += value.nbytes
+        if indices or statement.combine != "set":
+            return make(StoreAt(statement.combine), target, value, *indices)
+        return store(target, value)
+
+    def repeat(self, statement: Repeat) -> Node:
+        """A sequential loop."""
+        arms = [[self.write(w) for w in arm] for arm in statement.arms]
+        if statement.selector is None:
+            return make(FOR, self.value(statement.counter), *arms[0])
+        which = self.value(statement.selector)
+        return make(FOR, self.value(statement.counter), make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))

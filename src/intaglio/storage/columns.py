@@ -89,7 +89,7 @@ def common_nest(n: int, columns: Sequence[Integers]) -> Nest:
         if wanted is None:
             continue
         merged = sorted({*chosen, *wanted})
-        if all(b % a == 0 for a, b in zip(merged, [*merged[1:], n], strict=True)):
+        if all(b % a == 0 for a, b in zip(merged, [*merged[1:], n], strict=False)):
             chosen = merged
     bounds = [1, *chosen, n]
     extents = tuple(b // a for a, b in zip(bounds, bounds[1:], strict=False))

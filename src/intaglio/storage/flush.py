@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,8 +12,10 @@ from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
 from intaglio.ir.node import Node, make, rebuild
 from intaglio.ir.view import View
+from intaglio.ops.elementwise import Cast
 from intaglio.ops.loop import Assign
-from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const, window
+from intaglio.ops.memory import Buffer, BufferRef, Read, const, window
+from intaglio.ops import movement
 from intaglio.ops.movement import expand
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import reroll
@@ -146,6 +148,7 @@ class Flush:
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
         self._kinds: Final[dict[tuple[object, ...], reroll.Kind]] = {}
+        self._items: Final[dict[int, tuple[Storage, AnyEntry]]] = {}
 
     def run(self) -> list[BufferRef]:
         """Build the program, run it, then retire its entries."""
@@ -228,7 +231,7 @@ class Flush:
                 continue
             place = realized.get(node)
             if place is not None:
-                done[node] = window(place[1], buffer(place[0])) if False else read_at(place[0], place[1], 0)
+                done[node] = read_at(place[0], place[1], 0)
                 continue
             match node.op:
                 case Read(storage=Storage() as storage, view=view, stamp=stamp):
@@ -271,40 +274,35 @@ class Flush:
 
     def _statements(self, entries: list[tuple[Storage, AnyEntry]]) -> None:
         """All entries as statements, runs of rollable ones together."""
-        cuts = self._observed()
-        batch_items: list[reroll.Item] = []
-        kinds_cut: dict[Storage, list[int]] = cuts
+        observed = self._observed()
+        items: list[reroll.Item] = []
+        last: dict[Storage, int] = {}
 
         def emit() -> None:
-            for group in reroll.roll(batch_items):
+            for group in reroll.roll(items):
                 self._group(group)
-            batch_items.clear()
+            items.clear()
+            last.clear()
 
-        last: dict[Storage, int] = {}
         for storage, entry in entries:
             item = self._item(storage, entry)
-            marks = kinds_cut.get(storage)
-            if marks and batch_items:
-                before = last.get(storage, -1)
-                place = bisect_right(marks, before)
-                if before >= 0 and place < len(marks) + 1 and any(before <= m < entry.sequence for m in marks[max(0, place - 1) : place + 1]):
+            seen = observed.get(storage)
+            before = last.get(storage)
+            if seen and before is not None:
+                place = bisect_left(seen, before)
+                if place < len(seen) and seen[place] < entry.sequence:
                     emit()
-                    last.clear()
-            last[storage] = entry.sequence
-            if item is not None:
-                batch_items.append(item)
+            if item is None:
+                emit()
+                self._single(storage, entry)
+            else:
+                last[storage] = entry.sequence
+                items.append(item)
                 self._items[id(item)] = (storage, entry)
-                continue
-            emit()
-            last.clear()
-            self._single(storage, entry)
         emit()
-
-    _items: dict[int, tuple[Storage, AnyEntry]]
 
     def _observed(self) -> dict[Storage, list[int]]:
         """The stamps at which living reads saw each storage before its last write: no group may span them."""
-        self._items = {}
         found: dict[Storage, list[int]] = {}
         for storage, stamp in self.slice.stamps.items():
             if not storage.log:
@@ -415,6 +413,7 @@ class Flush:
             if marks is None:
                 continue
             stamp = marks[0][-1]
+            self._save_origin(storage, ref)
             for reference in storage.live:
                 node = reference()
                 if node is None or node in realized:
@@ -430,6 +429,19 @@ class Flush:
                         self.saved.append((reference, fresh, whole))
                     case _:
                         pass
+
+    def _save_origin(self, storage: Storage, ref: BufferRef) -> None:
+        """Keep the computed value that the bytes were, where somebody still uses it."""
+        node = storage.origin() if storage.origin is not None else None
+        if node is not None and realized.get(node, (None, None))[0] is ref:
+            fresh = engine.new_ref(node.nbytes, storage.device)
+            self.program.fresh.add(fresh)
+            self.program.keep.add(fresh)
+            self.program.floating.add(len(self.program.statements))
+            whole = View.contiguous(node.dtype, node.shape)
+            self._add(Write(fresh, whole, read_at(ref, whole, 0)))
+            self.saved.append((weakref.ref(node), fresh, whole))
+        storage.origin = None
 
     def _commit(self, renamed: dict[BufferRef, BufferRef]) -> None:
         """Retire the entries that have run."""
@@ -472,8 +484,6 @@ def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Nod
 
 def _cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
     """A pattern whose value has a dtype."""
-    from intaglio.ops.elementwise import Cast  # noqa: PLC0415
-
     if pattern.steps[-1].dtype is dtype:
         return pattern
     last = Step("op", dtype, op=Cast(dtype), src=(len(pattern.steps) - 1,))  # pyright: ignore[reportArgumentType]
@@ -501,10 +511,54 @@ def _offsets(view: View, numbers: dict[int, int | float | bool]) -> list[int]:
 
 
 def _view_of(view: View, value: Node) -> Node:
-    """A view of a computed value."""
-    if view == View.contiguous(value.dtype, value.shape):
-        return value
+    """A view of a computed value: by movement ops where they can say it (so that fusion sees through), else a window."""
+    if view.dtype is value.dtype:
+        if view.is_contiguous and view.offset == 0 and view.size == value.size:
+            return movement.reshape(value, view.shape)
+        moved = _by_movement(view, value)
+        if moved is not None:
+            return moved
     return window(view, value)
+
+
+def _by_movement(view: View, value: Node) -> Node | None:
+    """A view whose axes are axes of the value: cut, reversed, permuted, repeated."""
+    item = value.dtype.itemsize
+    whole = View.contiguous(value.dtype, value.shape)
+    if view.size == 0 or 0 in value.shape:
+        return None
+    axes = [(s, a) for a, (s, n) in enumerate(zip(whole.strides, whole.shape, strict=True)) if n > 1]
+    by_stride = dict(axes)
+    chosen: dict[int, int] = {}  # value axis -> view axis
+    for place, (n, s) in enumerate(zip(view.shape, view.strides, strict=True)):
+        if n == 1 or s == 0:
+            continue
+        axis = by_stride.get(abs(s))
+        if axis is None or axis in chosen:
+            return None
+        chosen[axis] = place
+    low = view.offset + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True) if s < 0)
+    if low % item:
+        return None
+    bounds: list[tuple[int, int]] = []
+    flips: list[int] = []
+    for a, (n, s) in enumerate(zip(whole.shape, whole.strides, strict=True)):
+        start, low = divmod(low, s) if n > 1 else (0, low)
+        place = chosen.get(a)
+        count = view.shape[place] if place is not None else 1
+        if start + count > n or start < 0:
+            return None
+        bounds.append((start, start + count))
+        if place is not None and view.strides[place] < 0:
+            flips.append(a)
+    if low:
+        return None
+    node = movement.flip(movement.shrink(value, tuple(bounds)), tuple(flips))
+    order = sorted(chosen, key=lambda a: chosen[a])
+    rest = [a for a in range(node.rank) if a not in chosen]
+    node = movement.permute(node, (*order, *rest))
+    kept = tuple(n if s != 0 and n != 1 else 1 for n, s in zip(view.shape, view.strides, strict=True))
+    return expand(movement.reshape(node, kept), view.shape)
 
 
 def _device_of(value: Node) -> str | None:

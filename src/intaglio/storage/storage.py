@@ -30,10 +30,12 @@ class Storage:
         "__weakref__",
         "base",
         "device",
+        "history",
         "live",
         "log",
         "nbytes",
         "open",
+        "origin",
         "pinned",
         "plan",
         "read_only",
@@ -54,6 +56,8 @@ class Storage:
         self.read_only: bool = read_only
         self.pinned: bool = False
         self.plan: object | None = None
+        self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
+        self.history: object | None = None
         self.log: list[AnyEntry] = []
         self.open: Segment | None = None
         self.sequence: int = 0
@@ -79,6 +83,14 @@ class Storage:
         if len(self.live) > self.sweep:
             self.live = [r for r in self.live if r() is not None]
             self.sweep = max(64, 2 * len(self.live))
+        return node
+
+    def read_past(self, view: View, stamp: int) -> Node:
+        """The value of a view as of an earlier stamp, whose bytes are still there or pending."""
+        if stamp == self.sequence:
+            return self.read(view)
+        node = make(Read(self, view, stamp))
+        self.live.append(weakref.ref(node))
         return node
 
     def write(self, view: View, value: Node, site: tuple[str, int] | None = None) -> None:

@@ -1,0 +1,1 @@
+"""The mutable world: storages, the journal, re-rolling, and the flush that turns them into programs."""

@@ -1,0 +1,1 @@
+"""What users call: the Tensor and its operations."""

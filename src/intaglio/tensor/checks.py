@@ -1,0 +1,28 @@
+"""Checks of computed positions: made when the positions are about to be used, and reported at the user's line."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Final
+
+from intaglio.ir.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What must hold of positions: none of `bad` is true."""
+
+    bad: Node
+    index: Node
+    extent: int
+    axis: int
+    site: tuple[str, int] | None
+
+
+pending: Final[weakref.WeakKeyDictionary[Node, Check]] = weakref.WeakKeyDictionary()
+
+
+def remember_check(wrapped: Node, bad: Node, index: Node, extent: int, axis: int, site: tuple[str, int] | None) -> None:
+    """Have positions checked when something that uses them is computed."""
+    pending[wrapped] = Check(bad, index, extent, axis, site)

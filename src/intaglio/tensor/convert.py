@@ -1,0 +1,191 @@
+"""From tensors to the host: values, arrays, text; and between dtypes and devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intaglio.core.dtypes import DType
+from intaglio.core.errors import ShapeError
+from intaglio.engine import realize as engine
+from intaglio.engine.devices import canonical, device_of
+from intaglio.ir.node import Node
+from intaglio.ir.view import View
+from intaglio.ops.elementwise import cast as cast_op
+from intaglio.ops.memory import BufferRef, Const
+from intaglio.storage.flush import flush, realized
+from intaglio.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+SHOWN = 1000  # elements from which a printed tensor is shortened
+
+
+def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
+    """The buffer and view of this tensor's value, computed if need be."""
+    if self._storage is None:
+        node = self._value()
+        place = realized.get(node)
+        if place is not None:
+            return place
+        self.realize()
+    storage, view = self._place()
+    with engine.lock:
+        needed = storage.log or storage.ref is None or storage.plan is not None
+        if needed:
+            flush([storage])
+    if storage.ref is None:
+        raise ShapeError("numpy: the tensor has no bytes.")
+    return storage.ref, view
+
+
+def numpy(self: Tensor) -> np.ndarray[Any, Any]:
+    """The values as a NumPy array of its own. Computes them if need be.
+
+    Examples:
+        >>> Tensor([1, 2]).numpy()
+        array([1, 2])
+    """
+    node = self._node
+    if self.numel() == 0:
+        return np.empty(self.shape, self.dtype.numpy)
+    if node is not None and isinstance(node.op, Const):
+        return np.frombuffer(node.op.bits.to_bytes(node.dtype.itemsize, "little"), node.dtype.numpy)[0:1].reshape(()).copy()
+    with engine.lock:
+        ref, view = bytes_of(self)
+        memory = engine.buffer_of(ref)
+        raw = np.frombuffer(memory.view(), np.uint8)
+        item = view.dtype.itemsize
+        one = raw[view.offset : view.offset + item].view(view.dtype.numpy)
+        return np.array(np.lib.stride_tricks.as_strided(one, view.shape, view.strides, writeable=False))
+
+
+def tolist(self: Tensor) -> Any:
+    """The values as nested lists of Python numbers (a number for a scalar)."""
+    array = numpy(self)
+    if self.dtype.is_float and not self.dtype.struct_code:
+        array = array.astype(np.float32)
+    return array.tolist()
+
+
+def item(self: Tensor) -> int | float | bool:
+    """The value of a tensor of one element.
+
+    Raises: ShapeError if it has more or fewer.
+    """
+    if self.numel() != 1:
+        raise ShapeError(f"item: there must be exactly one element; the tensor has shape {self.shape}. Index it first?")
+    return tolist(self.reshape(())) if self.shape else tolist(self)
+
+
+def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    """NumPy's way to an array."""
+    array = numpy(self)
+    return array if dtype is None else array.astype(dtype)
+
+
+def bool_(self: Tensor) -> bool:
+    """The truth of a tensor of one element.
+
+    Raises: ShapeError if it has more.
+    """
+    if self.numel() != 1:
+        raise ShapeError(
+            f"bool: the truth of a tensor of {self.numel()} elements is ambiguous; the tensor has shape {self.shape}. Use .any() or .all()?"
+        )
+    return bool(item(self))
+
+
+def index_(self: Tensor) -> int:
+    """A whole number of one element, usable as an index."""
+    if not (self.dtype.is_int or self.dtype.is_bool):
+        raise TypeError(f"index: only whole numbers can be an index; the tensor is {self.dtype.name}.")
+    return int(item(self))
+
+
+def format_(self: Tensor, spec: str) -> str:
+    """A tensor of one element formatted as its number; others as their text."""
+    return format(item(self), spec) if self.numel() == 1 and spec else repr(self)
+
+
+def len_(self: Tensor) -> int:
+    """The extent of the first axis.
+
+    Raises: TypeError if there is none.
+    """
+    if not self.shape:
+        raise TypeError("len: a scalar tensor has no length.")
+    return self.shape[0]
+
+
+def repr_(self: Tensor) -> str:
+    """The values, shortened as NumPy does, with dtype and device where they are not the defaults."""
+    text = np.array2string(
+        numpy(self).astype(np.float32) if self.dtype.is_float and not self.dtype.struct_code else numpy(self),
+        separator=", ",
+        threshold=SHOWN,
+        prefix="Tensor(",
+    )
+    notes = f", dtype={self.dtype.name}"
+    if self._device != "CPU":
+        notes += f", device={self._device!r}"
+    if 0 in self.shape:
+        notes += f", shape={self.shape}"
+    return f"Tensor({text}{notes})"
+
+
+def cast(self: Tensor, dtype: DType) -> Tensor:
+    """The values as another dtype (the tensor itself where it has it). Floats to integers truncate; out of range wraps.
+
+    Examples:
+        >>> from intaglio import dtypes
+        >>> Tensor([1.7, -1.7]).cast(dtypes.int32).tolist()
+        [1, -1]
+    """
+    if dtype is self.dtype:
+        return self
+    return self._make(cast_op(self._value(), dtype), self)
+
+
+def to(self: Tensor, device: str | None) -> Tensor:
+    """The values on another device (the tensor itself where it is there).
+
+    Raises: DeviceError if there is no such device.
+    """
+    if device is None:
+        return self
+    name = canonical(device)
+    if name == self._device:
+        return self
+    ref, view = bytes_of(self)
+    made = BufferRef(view.nbytes, name)
+    with engine.lock:
+        target = device_of(name).allocate(view.nbytes)
+        device_of(name).copy(engine.buffer_of(ref), view, target)
+        engine.adopt(made, target)
+    return self.__class__._from_view(Storage(view.nbytes, name, ref=made), View.contiguous(view.dtype, view.shape))
+
+
+def contiguous(self: Tensor) -> Tensor:
+    """The tensor itself where its elements lie in row-major order, else a copy."""
+    if self._storage is None or self._place()[1].is_contiguous:
+        return self
+    return clone(self)
+
+
+def clone(self: Tensor) -> Tensor:
+    """A copy with storage of its own."""
+    node: Node = self._value()
+    made = self._make(node, self)
+    made._place()
+    return made
+
+
+def detach(self: Tensor) -> Tensor:
+    """A tensor that shares this one's storage and takes no part in gradients."""
+    storage, view = self._place()
+    return self.__class__._from_view(storage, view)
+
+

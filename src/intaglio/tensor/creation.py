@@ -1,0 +1,290 @@
+"""Making tensors: from data, by rule, at random."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from intaglio.core.config import config
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import DTypeError, FileFormatError, ShapeError, ValueRangeError
+from intaglio.engine import realize as engine
+from intaglio.engine.devices import canonical
+from intaglio.ir.node import Node
+from intaglio.ir.view import View
+from intaglio.ops import elementwise as ops
+from intaglio.ops.memory import BufferRef, const, iota
+from intaglio.ops.movement import expand, reshape
+from intaglio.runtime.buffer import Buffer
+from intaglio.storage.storage import Storage
+from intaglio.tensor.base import TensorBase
+from intaglio.tensor.movement import flat_ints
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+
+
+def device_name(device: str | None) -> str:
+    """A device's usual name; the default's when None.
+
+    Raises: DeviceError if there is no such device.
+    """
+    return canonical(device if device is not None else str(config.device))
+
+
+def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None:
+    """Make a new handle hold data."""
+    if isinstance(data, TensorBase):
+        source: Tensor = data  # pyright: ignore[reportAssignmentType] -- tensors are Tensors
+        moved = source.to(device)
+        node = moved._value()
+        adopt_node(self, ops.cast(node, dtype) if dtype is not None else node, device)
+        return
+    if isinstance(data, os.PathLike):
+        open_file(self, Path(data))
+        return
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        array: np.ndarray[Any, Any] = np.frombuffer(bytes(data), np.uint8)
+        known = dtypes.uint8
+    elif isinstance(data, (np.ndarray, np.generic)):
+        array = np.asarray(data)
+        known = dtypes.from_numpy(array.dtype)
+    else:
+        array, known = _from_lists(data, dtype)
+    target = dtype or known
+    if target is not known:
+        array = _cast_array(array, known, target)
+    adopt_array(self, array, target, device)
+
+
+def _cast_array(array: np.ndarray[Any, Any], source: DType, target: DType) -> np.ndarray[Any, Any]:
+    """Host data as another dtype, by the rules that kernels follow."""
+    if source.is_float and target.is_int or (target.is_float and target.bits < 32):
+        values = [target.to_bits(target.convert(v, source)) for v in array.reshape(-1).tolist()]
+        raw = b"".join(v.to_bytes(target.itemsize, "little") for v in values)
+        return np.frombuffer(raw, target.numpy).reshape(array.shape)
+    with np.errstate(all="ignore"):
+        return array.astype(target.numpy)
+
+
+def adopt_node(self: TensorBase, node: Node, device: str) -> None:
+    """Make a new handle hold a computed value."""
+    self._node = node
+    self._storage = self._view = self._skeleton = self._holes = self._element = self._grad_state = None
+    self._offset = 0
+    self._device = device
+
+
+def adopt_array(self: TensorBase, array: np.ndarray[Any, Any], dtype: DType, device: str) -> None:
+    """Make a new handle hold a copy of host data."""
+    data = np.ascontiguousarray(array).tobytes()
+    ref = engine.from_bytes(data, device)
+    adopt_storage(self, Storage(len(data), device, ref=ref), View.contiguous(dtype, array.shape))
+
+
+def adopt_storage(self: TensorBase, storage: Storage, view: View) -> None:
+    """Make a new handle hold a view of a storage."""
+    self._storage, self._view = storage, view
+    self._node = self._skeleton = self._holes = self._element = self._grad_state = None
+    self._offset = 0
+    self._device = storage.device
+
+
+def _from_lists(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+    """Nested lists of Python numbers (or tensors) as an array: int64, the default float, or bool."""
+    if isinstance(data, range):
+        data = list(data)
+    flat: list[Any] = []
+    shape = _shape_of(data, flat)
+    kinds = {v.__class__ for v in flat}
+    if not kinds <= {int, float, bool}:
+        strange = next(iter(kinds - {int, float, bool}))
+        raise DTypeError(f"Tensor: data must be numbers; got {strange.__name__}. Convert it to a list or array of numbers?")
+    known = dtypes.default_float if float in kinds or not flat else dtypes.default_int if int in kinds else dtypes.bool
+    target = dtype or known
+    if target.is_int:
+        for v in flat:
+            if not target.fits(v):
+                raise ValueRangeError(f"Tensor: the numbers must fit the dtype; {v} does not fit {target.name}.")
+    size = target.itemsize
+    if target in (dtypes.float32, dtypes.float64) and kinds <= {float, int} and all(v.__class__ is float or abs(v) < 1 << 53 for v in flat):
+        with np.errstate(all="ignore"):
+            return np.array(flat, np.float64).astype(target.numpy).reshape(shape), target
+    raw = b"".join(target.to_bits(target.wrap(v)).to_bytes(size, "little") for v in flat)
+    return np.frombuffer(raw, target.numpy).reshape(shape), target
+
+
+def _shape_of(data: Any, flat: list[Any]) -> tuple[int, ...]:
+    """The shape of nested lists, whose numbers are appended to `flat`.
+
+    Raises: ShapeError if the lists are ragged.
+    """
+    if not isinstance(data, (list, tuple)):
+        if isinstance(data, (TensorBase, np.ndarray, np.generic)):
+            inner = np.asarray(data)
+            flat.extend(inner.reshape(-1).tolist())
+            return inner.shape
+        flat.append(data)
+        return ()
+    shapes = {_shape_of(item, flat) for item in data}
+    if len(shapes) > 1:
+        raise ShapeError(f"Tensor: nested lists must have equal lengths; found items of shapes {sorted(shapes)}.")
+    return (len(data), *(next(iter(shapes)) if shapes else ()))
+
+
+def open_file(self: TensorBase, path: Path) -> None:
+    """Make a new handle hold a file's bytes, mapped: nothing is read until it is moved to a computing device.
+
+    Raises: FileFormatError if there is no such file.
+    """
+    import ctypes
+    import mmap
+
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) if size else None
+    except OSError as error:
+        raise FileFormatError(f"file: {path} cannot be opened; {error.strerror}.") from error
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapped)) if mapped is not None else 0
+    ref = BufferRef(size, "DISK")
+    engine.adopt(ref, Buffer(address, size, mapped, read_only=True))
+    adopt_storage(self, Storage(size, "DISK", ref=ref, read_only=True), View.contiguous(dtypes.uint8, (size,)))
+
+
+# -- by rule
+
+
+def full_node(shape: tuple[int, ...], value: float, dtype: DType) -> Node:
+    """A number in a shape."""
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"full: extents must not be negative; got {shape}.")
+    return expand(const(dtype, value), shape) if shape else const(dtype, value)
+
+
+def zeros(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """Zeros."""
+    return full(cls, flat_ints(shape), 0.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad)
+
+
+def ones(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """Ones."""
+    return full(cls, flat_ints(shape), 1.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad)
+
+
+def full(
+    cls: type[Tensor], shape: int | Sequence[int], value: float, *, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """One number everywhere.
+
+    Examples:
+        >>> Tensor.full((2, 2), 7).tolist()
+        [[7, 7], [7, 7]]
+    """
+    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    chosen = dtype or dtypes.from_py(value)
+    if not chosen.fits(value):
+        raise ValueRangeError(f"full: the number must fit the dtype; {value} does not fit {chosen.name}.")
+    made = cls._from_node(full_node(extents, value, chosen), device_name(device))
+    return made.requires_grad_() if requires_grad else made
+
+
+def empty(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor whose elements are whatever is there until they are written."""
+    extents = flat_ints(shape)
+    if any(n < 0 for n in extents):
+        raise ShapeError(f"empty: extents must not be negative; got {extents}.")
+    chosen = dtype or dtypes.default_float
+    view = View.contiguous(chosen, extents)
+    made = cls._from_view(Storage(view.nbytes, device_name(device)), view)
+    return made.requires_grad_() if requires_grad else made
+
+
+def arange(
+    cls: type[Tensor], start: float, stop: float | None = None, step: float = 1, *, dtype: DType | None = None, device: str | None = None
+) -> Tensor:
+    """Numbers from start (0) up to stop, by step. Integers give int64, floats the default float.
+
+    Raises: ValueRangeError if step is 0.
+    Examples:
+        >>> Tensor.arange(2, 10, 3).tolist()
+        [2, 5, 8]
+    """
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise ValueRangeError("arange: step must not be 0.")
+    count = max(0, math.ceil((stop - start) / step))
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    exact = dtypes.int64 if whole else dtypes.float64
+    chosen = dtype or (dtypes.int64 if whole else dtypes.default_float)
+    node = ops.cast(iota(count), exact)
+    if step != 1:
+        node = ops.mul(node, const(exact, step))
+    if start != 0:
+        node = ops.add(node, const(exact, start))
+    return cls._from_node(ops.cast(node, chosen), device_name(device))
+
+
+def linspace(cls: type[Tensor], start: float, stop: float, steps: int, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """`steps` numbers evenly spaced from start to stop, both included."""
+    node = ops.cast(iota(steps), dtypes.float64)
+    if steps > 1:
+        node = ops.mul(node, const(dtypes.float64, (stop - start) / (steps - 1)))
+    node = ops.add(node, const(dtypes.float64, start))
+    return cls._from_node(ops.cast(node, dtype or dtypes.default_float), device_name(device))
+
+
+def eye(cls: type[Tensor], n: int, m: int | None = None, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+    """Ones on the diagonal, zeros elsewhere."""
+    columns = n if m is None else m
+    rows = expand(reshape(iota(n), (n, 1)), (n, columns))
+    same = ops.eq(rows, expand(reshape(iota(columns), (1, columns)), (n, columns)))
+    return cls._from_node(ops.cast(same, dtype or dtypes.default_float), device_name(device))
+
+
+def _like(self: Tensor, value: float, dtype: DType | None) -> Tensor:
+    """One number in this tensor's shape, dtype and device."""
+    return self.__class__.full(self.shape, value, dtype=dtype or self.dtype, device=self._device)
+
+
+def zeros_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+    """Zeros of this tensor's shape."""
+    return _like(self, 0, dtype)
+
+
+def ones_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+    """Ones of this tensor's shape."""
+    return _like(self, 1, dtype)
+
+
+def full_like(self: Tensor, value: float, dtype: DType | None = None) -> Tensor:
+    """One number in this tensor's shape."""
+    return _like(self, value, dtype)
+
+
+def empty_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+    """An empty tensor of this tensor's shape."""
+    return self.__class__.empty(*self.shape, dtype=dtype or self.dtype, device=self._device)
+
+
+def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the memory of an array: writes on either side show on the other once they have run."""
+    if not array.flags.c_contiguous:
+        raise ShapeError("from_numpy: the array must be contiguous. Copy it first?")
+    if array.nbytes == 0:
+        return cls(array)
+    ref = BufferRef(array.nbytes, "CPU")
+    writable = bool(array.flags.writeable)
+    engine.adopt(ref, Buffer(int(array.__array_interface__["data"][0]), array.nbytes, array, read_only=not writable))
+    storage = Storage(array.nbytes, "CPU", ref=ref, read_only=not writable)
+    storage.pinned = True
+    return cls._from_view(storage, View.contiguous(dtypes.from_numpy(array.dtype), array.shape))
+
+

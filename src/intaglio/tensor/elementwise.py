@@ -1,0 +1,351 @@
+"""Elementwise functions: arithmetic, comparison, bits, rounding, transcendentals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
+from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
+from intaglio.ir.node import Node, Op, make
+from intaglio.ops import elementwise as ops
+from intaglio.ops.memory import const
+from intaglio.ops.movement import expand, reshape
+from intaglio.tensor.base import TensorBase, scalar_binary
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+Operand = Any  # a tensor, a Python number, a NumPy array or a nested list
+FLOAT: Final = dtypes.default_float
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to.
+
+    Raises: ShapeError if they do not.
+    """
+    rank = max(len(s) for s in shapes)
+    out: list[int] = []
+    for axis in range(-rank, 0):
+        extent = 1
+        for shape in shapes:
+            n = shape[axis] if -axis <= len(shape) else 1
+            if n != 1:
+                if extent not in (1, n):
+                    listed = " and ".join(str(s) for s in shapes)
+                    raise ShapeError(
+                        f"{name}: shapes must broadcast; {listed} differ on axis {axis}. Reshape or unsqueeze one?"
+                    )
+                extent = n
+        out.append(extent)
+    return tuple(out)
+
+
+def to_shape(node: Node, shape: tuple[int, ...]) -> Node:
+    """A node broadcast to a shape (a scalar stays a scalar: elementwise ops take it as it is)."""
+    if node.shape in (shape, ()):
+        return node
+    missing = len(shape) - node.rank
+    if missing:
+        node = reshape(node, (1,) * missing + node.shape)
+    return expand(node, shape)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a plain Python number."""
+    return value.__class__ in (int, float, bool)
+
+
+def operand(like: TensorBase, value: Operand) -> Node | int | float | bool:
+    """An operand as a node, or as the number that it is."""
+    if is_number(value):
+        return value
+    if isinstance(value, TensorBase):
+        if value._device != like._device:
+            raise DeviceError(
+                f"elementwise: operands must be on one device; they are on {like._device} and {value._device}. Move one with .to()?"
+            )
+        return value._value()
+    return like.__class__(value, device=like._device)._value()  # pyright: ignore[reportCallIssue] -- a Tensor
+
+
+def join(x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:
+    """Two operands in the dtype in which they meet."""
+    if isinstance(y, Node):
+        dtype = promote(x.dtype, y.dtype)
+    else:
+        dtype = promote_weak(x.dtype, y.__class__)
+    if floats and not dtype.is_float:
+        dtype = FLOAT
+    if dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
+        raise DTypeError(f"elementwise: {dtype.name} is for storage only. Cast to float32 first?")
+    other = ops.cast(y, dtype) if isinstance(y, Node) else number(dtype, y)
+    return ops.cast(x, dtype), other
+
+
+def number(dtype: DType, value: int | float | bool) -> Node:
+    """A Python number in a dtype.
+
+    Raises: ValueRangeError if an integer dtype cannot hold it.
+    """
+    if not dtype.is_float and not dtype.is_bool and not dtype.fits(value):
+        raise ValueRangeError(f"elementwise: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?")
+    return const(dtype, value)
+
+
+def binary(name: str, op: Op, x: Tensor, y: Operand, *, swapped: bool = False, floats: bool = False) -> Tensor:
+    """A binary op with broadcasting and promotion."""
+    if x._skeleton is not None and x._grad_state is None:
+        quick = scalar_binary(op, x, y, swapped=swapped, floats=floats)
+        if quick is not None:
+            return quick
+    left = x._value()
+    a, b = join(left, operand(x, y), floats=floats)
+    if a.shape != b.shape:
+        shape = broadcast_shapes(name, a.shape, b.shape)
+        a, b = to_shape(a, shape), to_shape(b, shape)
+    return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)
+
+
+def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
+    """A unary op; `floats` computes integers as the default float."""
+    node = x._value()
+    if floats and not node.dtype.is_float:
+        node = ops.cast(node, FLOAT)
+    return x._make(make(op, node), x)
+
+
+def _binary_method(name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False) -> Callable[[Tensor, Operand], Tensor]:
+    """A method for a binary op."""
+
+    def method(self: Tensor, other: Operand) -> Tensor:
+        if not _is_operand(other):
+            return NotImplemented
+        return binary(name, op, self, other, swapped=swapped, floats=floats)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = text
+    return method
+
+
+def _is_operand(value: object) -> bool:
+    """Whether a value can be an operand."""
+    return is_number(value) or isinstance(value, (TensorBase, list, tuple)) or hasattr(value, "__array__")
+
+
+def _unary_method(name: str, op: Op, text: str, *, floats: bool = True) -> Callable[[Tensor], Tensor]:
+    """A method for a unary op."""
+
+    def method(self: Tensor) -> Tensor:
+        return unary(op, self, floats=floats)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = text
+    return method
+
+
+add = _binary_method("add", ops.ADD, "The sum, element by element.")
+sub = _binary_method("sub", ops.SUB, "The difference, element by element.")
+rsub = _binary_method("rsub", ops.SUB, "The other operand minus this tensor.", swapped=True)
+mul = _binary_method("mul", ops.MUL, "The product, element by element.")
+div = _binary_method("div", ops.DIV, "The true quotient; integers give the default float.", floats=True)
+rdiv = _binary_method("rdiv", ops.DIV, "The other operand over this tensor.", floats=True, swapped=True)
+floor_divide = _binary_method("floor_divide", ops.FLOOR_DIV, "The quotient rounded down; integer x // 0 is 0.")
+rfloor_divide = _binary_method("rfloor_divide", ops.FLOOR_DIV, "The other operand // this tensor.", swapped=True)
+mod = _binary_method("mod", ops.MOD, "The remainder with the divisor's sign; integer x % 0 is 0.")
+rmod = _binary_method("rmod", ops.MOD, "The other operand % this tensor.", swapped=True)
+maximum = _binary_method("maximum", ops.MAXIMUM, "The larger, element by element; NaN where either is.")
+minimum = _binary_method("minimum", ops.MINIMUM, "The smaller, element by element; NaN where either is.")
+bitwise_and = _binary_method("bitwise_and", ops.AND, "Bits (or truth) set in both.")
+bitwise_or = _binary_method("bitwise_or", ops.OR, "Bits (or truth) set in either.")
+bitwise_xor = _binary_method("bitwise_xor", ops.XOR, "Bits (or truth) set in one.")
+lshift = _binary_method("lshift", ops.SHL, "Bits shifted left; 0 from the width on.")
+rshift = _binary_method("rshift", ops.SHR, "Bits shifted right, keeping the sign.")
+lt = _binary_method("lt", ops.LT, "Where this tensor is less.")
+le = _binary_method("le", ops.LE, "Where this tensor is less or equal.")
+gt = _binary_method("gt", ops.LT, "Where this tensor is greater.", swapped=True)
+ge = _binary_method("ge", ops.LE, "Where this tensor is greater or equal.", swapped=True)
+eq = _binary_method("eq", ops.EQ, "Where both are equal.")
+ne = _binary_method("ne", ops.NE, "Where they differ (true for NaN).")
+atan2 = _binary_method("atan2", ops.ATAN2, "The angle of the point (x = other, y = this), in radians.", floats=True)
+copysign = _binary_method("copysign", ops.COPYSIGN, "The magnitude of this tensor with the sign of the other.", floats=True)
+
+exp = _unary_method("exp", ops.EXP, "e to the power of each element.")
+exp2 = _unary_method("exp2", ops.EXP2, "2 to the power of each element.")
+expm1 = _unary_method("expm1", ops.EXPM1, "exp(x) - 1, exact near 0.")
+log = _unary_method("log", ops.LOG, "The natural logarithm.")
+log2 = _unary_method("log2", ops.LOG2, "The logarithm to base 2.")
+log1p = _unary_method("log1p", ops.LOG1P, "log(1 + x), exact near 0.")
+sin = _unary_method("sin", ops.SIN, "The sine of angles in radians.")
+cos = _unary_method("cos", ops.COS, "The cosine of angles in radians.")
+tan = _unary_method("tan", ops.TAN, "The tangent of angles in radians.")
+asin = _unary_method("asin", ops.ASIN, "The angle whose sine is x.")
+acos = _unary_method("acos", ops.ACOS, "The angle whose cosine is x.")
+atan = _unary_method("atan", ops.ATAN, "The angle whose tangent is x.")
+sinh = _unary_method("sinh", ops.SINH, "The hyperbolic sine.")
+cosh = _unary_method("cosh", ops.COSH, "The hyperbolic cosine.")
+tanh = _unary_method("tanh", ops.TANH, "The hyperbolic tangent.")
+asinh = _unary_method("asinh", ops.ASINH, "The inverse hyperbolic sine.")
+acosh = _unary_method("acosh", ops.ACOSH, "The inverse hyperbolic cosine.")
+atanh = _unary_method("atanh", ops.ATANH, "The inverse hyperbolic tangent.")
+erf = _unary_method("erf", ops.ERF, "The error function.")
+sqrt = _unary_method("sqrt", ops.SQRT, "The square root; NaN below 0.")
+floor = _unary_method("floor", ops.FLOOR, "Each element rounded down.", floats=False)
+ceil = _unary_method("ceil", ops.CEIL, "Each element rounded up.", floats=False)
+trunc = _unary_method("trunc", ops.TRUNC, "Each element rounded toward 0.", floats=False)
+round_ = _unary_method("round", ops.ROUND, "Each element rounded to nearest, halves to even.", floats=False)
+neg = _unary_method("neg", ops.NEG, "Each element with its sign changed.", floats=False)
+abs_ = _unary_method("abs", ops.ABS, "The magnitude of each element.", floats=False)
+bitwise_not = _unary_method("bitwise_not", ops.NOT, "Each bit inverted; on bool, logical not.", floats=False)
+
+
+def logical_not(self: Tensor) -> Tensor:
+    """Where an element is 0 or False."""
+    return self._make(ops.not_(ops.cast(self._value(), dtypes.bool)), self)
+
+
+def sign(self: Tensor) -> Tensor:
+    """-1, 0 or 1 by the sign of each element; NaN stays."""
+    return self._make(ops.sign(self._value()), self)
+
+
+def reciprocal(self: Tensor) -> Tensor:
+    """1 over each element."""
+    return rdiv(self, 1)
+
+
+def rsqrt(self: Tensor) -> Tensor:
+    """1 over the square root of each element."""
+    return rdiv(sqrt(self), 1)
+
+
+def square(self: Tensor) -> Tensor:
+    """Each element times itself."""
+    return mul(self, self)
+
+
+def log10(self: Tensor) -> Tensor:
+    """The logarithm to base 10."""
+    return mul(log(self), 1 / math.log(10))
+
+
+def isnan(self: Tensor) -> Tensor:
+    """Where an element is NaN."""
+    return ne(self, self)
+
+
+def isinf(self: Tensor) -> Tensor:
+    """Where an element is an infinity."""
+    return eq(abs_(self), math.inf) if self.dtype.is_float else ne(self, self)
+
+
+def isfinite(self: Tensor) -> Tensor:
+    """Where an element is a finite number."""
+    return lt(abs_(self), math.inf) if self.dtype.is_float else eq(self, self)
+
+
+def pow_(self: Tensor, other: Operand) -> Tensor:
+    """This tensor to a power. Small whole powers are products; integers stay integers (a negative power of one: 1 / x, truncated).
+
+    Examples:
+        >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
+        [1.0, 4.0, 9.0]
+    """
+    if not _is_operand(other):
+        return NotImplemented
+    if is_number(other) and float(other).is_integer() and abs(other) <= 64 and (self.dtype.is_float or isinstance(other, int)):
+        return _whole_power(self, int(other))
+    if not self.dtype.is_float and (isinstance(other, TensorBase) and not other.dtype.is_float):
+        return _integer_power(self, other)  # pyright: ignore[reportArgumentType]
+    return binary("pow", ops.POW, self, other, floats=True)
+
+
+def rpow(self: Tensor, other: Operand) -> Tensor:
+    """The other operand to the power of this tensor."""
+    if is_number(other) and isinstance(other, int) and not self.dtype.is_float:
+        base = self._make(to_shape(number(self.dtype, other), self.shape), self)
+        return _integer_power(base, self)
+    return binary("pow", ops.POW, self, other, swapped=True, floats=True)
+
+
+def _whole_power(x: Tensor, n: int) -> Tensor:
+    """A power by repeated squaring."""
+    if n == 0:
+        return add(mul(x, 0), 1) if not x.dtype.is_float else x._make(to_shape_full(const(x.dtype, 1), x.shape), x)
+    if n < 0:
+        if x.dtype.is_float:
+            return reciprocal(_whole_power(x, -n))
+        one = _whole_power(x, -n)
+        return where(eq(one, 1), 1, where(eq(one, -1), -1, mul(one, 0)))
+    result: Tensor | None = None
+    base = x
+    while n:
+        if n & 1:
+            result = base if result is None else mul(result, base)
+        n >>= 1
+        if n:
+            base = mul(base, base)
+    assert result is not None
+    return result
+
+
+def _integer_power(x: Tensor, y: Tensor) -> Tensor:
+    """Integers to integer powers, by the bits of the exponent; a negative power of anything but 1 and -1 is 0."""
+    dtype = promote(x.dtype, y.dtype)
+    base, left = x.cast(dtype), y.cast(dtype)
+    result = add(mul(left, 0), 1)
+    power = maximum(left, 0)
+    for _ in range(6):
+        result = where(eq(bitwise_and(power, 1), 1), mul(result, base), result)
+        base = mul(base, base)
+        power = rshift(power, 1)
+    odd = eq(bitwise_and(left, 1), 1)
+    below = where(eq(x, 1), 1, where(eq(x, -1), where(odd, -1, 1), 0)).cast(dtype)
+    return where(lt(left, 0), below, result)
+
+
+def to_shape_full(node: Node, shape: tuple[int, ...]) -> Node:
+    """A node broadcast to a shape, scalars too."""
+    return expand(node, shape) if node.shape == () and shape != () else to_shape(node, shape)
+
+
+def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
+    """x where the condition holds, else y.
+
+    Shape: the three broadcast. Dtype: that in which x and y meet.
+
+    Examples:
+        >>> Tensor([1, 2, 3]).lt(3).where(10, 20).tolist()
+        [10, 10, 20]
+    """
+    test = ops.cast(condition._value(), dtypes.bool)
+    a, b = operand(condition, x), operand(condition, y)
+    if isinstance(a, Node):
+        first, second = join(a, b)
+    elif isinstance(b, Node):
+        second, first = join(b, a)
+    else:
+        kinds = {a.__class__, b.__class__}
+        dtype = FLOAT if float in kinds else dtypes.int64 if int in kinds else dtypes.bool
+        first, second = const(dtype, a), const(dtype, b)
+    shape = broadcast_shapes("where", test.shape, first.shape, second.shape)
+    return condition._make(
+        ops.where(to_shape_full(test, shape), to_shape(first, shape), to_shape(second, shape)), condition, x, y
+    )
+
+
+def clip(self: Tensor, low: Operand = None, high: Operand = None) -> Tensor:
+    """Each element, no lower than `low` and no higher than `high` (None: no bound)."""
+    result = self
+    if low is not None:
+        result = maximum(result, low)
+    if high is not None:
+        result = minimum(result, high)
+    return result
+
+
+def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
+    """self + weight * (end - self)."""
+    return add(self, mul(binary("sub", ops.SUB, self, end, swapped=True), weight))

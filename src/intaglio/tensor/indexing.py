@@ -1,0 +1,338 @@
+"""Indexing of every NumPy kind, for reading and for writing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
+from intaglio.core.site import user_site
+from intaglio.ir.node import Node
+from intaglio.ir.view import View
+from intaglio.ops import elementwise as ops
+from intaglio.ops.memory import const, take
+from intaglio.ops.movement import expand, permute, reshape
+from intaglio.tensor.base import TensorBase
+from intaglio.tensor.elementwise import broadcast_shapes, is_number, to_shape, to_shape_full
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+
+@dataclass(slots=True)
+class Parsed:
+    """An index taken apart: the view by its basic parts, then index tensors for some of the view's axes."""
+
+    view: View
+    arrays: dict[int, Tensor] = field(default_factory=dict)  # axis of the view -> int64 positions, not negative
+    first: int = 0  # where the index tensors' axes go among the others
+    mask: Tensor | None = None
+
+
+def _is_array(part: object) -> bool:
+    """Whether a part of an index is an array of positions or truths."""
+    return isinstance(part, (TensorBase, list, np.ndarray)) or (isinstance(part, range))
+
+
+def _parts(index: object) -> list[object]:
+    """The index as a list of parts."""
+    if isinstance(index, tuple):
+        return list(index)
+    return [index]
+
+
+def parse(self: Tensor, index: object) -> Parsed:
+    """An index over this tensor's axes.
+
+    Raises: IndexRangeError, ShapeError or DTypeError where it does not fit.
+    """
+    _, view = self._place()
+    parts = [_normal(self, p) for p in _parts(index)]
+    used = sum(_consumed(p) for p in parts)
+    if used > self.ndim:
+        raise IndexRangeError(f"index: there are {used} indices for {self.ndim} axes; shape {self.shape}.")
+    if sum(p is Ellipsis for p in parts) > 1:
+        raise IndexRangeError("index: '...' may appear once.")
+    if Ellipsis in [p for p in parts if p is Ellipsis]:
+        place = next(k for k, p in enumerate(parts) if p is Ellipsis)
+        parts[place : place + 1] = [slice(None)] * (self.ndim - used)
+    else:
+        parts += [slice(None)] * (self.ndim - used)
+    advanced = any(isinstance(p, TensorBase) for p in parts)
+    parsed = Parsed(view)
+    axis = 0
+    groups: list[int] = []  # places (axes of the view) of the advanced parts, in order
+    runs = 0
+    before = False
+    for part in parts:
+        now = isinstance(part, TensorBase) or (advanced and part.__class__ is int)
+        if now and not before:
+            runs += 1
+        before = now
+        if part is None:
+            parsed.view = parsed.view.unsqueeze(axis)
+            axis += 1
+        elif isinstance(part, slice):
+            parsed.view = _sliced(parsed.view, axis, part)
+            axis += 1
+        elif part.__class__ is int:
+            n = parsed.view.shape[axis]
+            i: int = part  # pyright: ignore[reportAssignmentType] -- its class was tested
+            if not -n <= i < n:
+                raise IndexRangeError(f"index: {i} is out of range for axis {axis} of size {n}.")
+            if advanced:
+                parsed.arrays[axis] = self.__class__(i % n, device=self._device)
+                groups.append(axis)
+                axis += 1
+            else:
+                parsed.view = parsed.view.select(axis, i % n)
+        else:
+            tensor: Tensor = part  # pyright: ignore[reportAssignmentType] -- what is left
+            if tensor.dtype.is_bool:
+                rank = tensor.ndim
+                if tensor.shape != parsed.view.shape[axis : axis + rank]:
+                    raise IndexRangeError(
+                        f"index: a mask must have the shape of the axes that it stands for; mask {tensor.shape}, "
+                        f"axes {parsed.view.shape[axis : axis + rank]}."
+                    )
+                for positions in nonzero_of(tensor):
+                    parsed.arrays[axis] = positions
+                    groups.append(axis)
+                    axis += 1
+            else:
+                parsed.arrays[axis] = _checked(tensor, parsed.view.shape[axis], axis)
+                groups.append(axis)
+                axis += 1
+    if groups:
+        parsed.first = groups[0] if runs == 1 else 0
+    return parsed
+
+
+def _normal(self: Tensor, part: object) -> object:
+    """A part as an int, slice, None, Ellipsis or tensor."""
+    if part is None or part is Ellipsis or isinstance(part, slice) or part.__class__ is int:
+        return part
+    if part is True or part is False:
+        return self.__class__([part]).reshape(()) if False else self.__class__(np.array(part))
+    if isinstance(part, TensorBase):
+        if part.dtype.is_float:
+            raise DTypeError(f"index: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?")
+        return part if part._device == self._device else part.to(self._device)  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(part, np.integer):
+        return int(part)
+    if _is_array(part):
+        array = np.asarray(_plain(part))
+        if array.size == 0 and array.dtype.kind == "f":
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iub":
+            raise DTypeError(f"index: positions must be integers or bool; got {array.dtype}.")
+        return self.__class__(array if array.dtype.kind == "b" else array.astype(np.int64), device=self._device)
+    if hasattr(part, "__index__"):
+        return part.__index__()  # pyright: ignore[reportAttributeAccessIssue]
+    raise DTypeError(f"index: parts must be integers, slices, None, '...', or arrays; got {type(part).__name__}.")
+
+
+def _plain(part: Any) -> Any:
+    """A list with its tensors as numbers."""
+    if isinstance(part, list):
+        return [_plain(p) for p in part]
+    return part.numpy() if isinstance(part, TensorBase) else part  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _consumed(part: object) -> int:
+    """How many axes a part stands for."""
+    if part is None or part is Ellipsis:
+        return 0
+    if isinstance(part, TensorBase) and part.dtype.is_bool:
+        return len(part.shape)
+    return 1
+
+
+def _sliced(view: View, axis: int, part: slice) -> View:
+    """A view with a slice of an axis."""
+    n = view.shape[axis]
+    try:
+        start, stop, step = slice(*(None if s is None else int(s.__index__()) for s in (part.start, part.stop, part.step))).indices(n)
+    except ValueError:
+        raise IndexRangeError("index: a slice's step must not be 0.") from None
+    return view.slice(axis, start, len(range(start, stop, step)), step)
+
+
+def _checked(index: Tensor, n: int, axis: int) -> Tensor:
+    """Positions in [0, n): those from host data are checked now, computed ones when they are known."""
+    known = index._host()
+    if known is not None:
+        if known.size and (known.min() < -n or known.max() >= n):
+            bad = known[(known < -n) | (known >= n)].reshape(-1)[0]
+            raise IndexRangeError(f"index: {int(bad)} is out of range for axis {axis} of size {n}.")
+        wrapped = np.where(known < 0, known + n, known)
+        return index.__class__(wrapped.astype(np.int64), device=index._device)
+    node = ops.cast(index._value(), dtypes.int64)
+    site = user_site()
+    bad_node = ops.or_(ops.lt(node, const(dtypes.int64, -n)), ops.le(const(dtypes.int64, n), node))
+    wrapped_node = ops.where(ops.lt(node, const(dtypes.int64, 0)), ops.add(node, const(dtypes.int64, n)), node)
+    made = index.__class__._from_node(wrapped_node, index._device)
+    index._remember_check(wrapped_node, bad_node, node, n, axis, site)
+    return made
+
+
+def nonzero_of(mask: Tensor) -> list[Tensor]:
+    """The positions of the true elements, one int64 tensor an axis. Computes the mask."""
+    found = np.nonzero(mask.numpy())
+    return [mask.__class__(f.astype(np.int64), device=mask._device) for f in found]
+
+
+# -- reading
+
+
+def getitem(self: Tensor, index: object) -> Tensor:
+    """A view for integers, slices, None and '...'; a copy where arrays are involved."""
+    parsed = parse(self, index)
+    storage, _ = self._place()
+    if not parsed.arrays:
+        return self._share(storage, parsed.view)
+    base = storage.read(parsed.view)
+    order, nodes, _ = _arranged(parsed)
+    taken = take(permute(base, order), *nodes)
+    rank = nodes[0].rank
+    made = _placed(taken, rank, parsed.first)
+    return self._make(made, self._share(storage, parsed.view), *parsed.arrays.values())
+
+
+def _arranged(parsed: Parsed) -> tuple[tuple[int, ...], list[Node], tuple[int, ...]]:
+    """(order with the indexed axes first, index nodes of one shape, that shape)."""
+    axes = list(parsed.arrays)
+    rest = [a for a in range(parsed.view.rank) if a not in parsed.arrays]
+    nodes = [ops.cast(t._value(), dtypes.int64) for t in parsed.arrays.values()]
+    try:
+        shape = broadcast_shapes("index", *(n.shape for n in nodes))
+    except ShapeError:
+        shapes = " and ".join(str(n.shape) for n in nodes)
+        raise IndexRangeError(f"index: the shapes of index arrays must broadcast; got {shapes}.") from None
+    return tuple(axes + rest), [to_shape_full(n, shape) for n in nodes], shape
+
+
+def _placed(taken: Node, rank: int, first: int) -> Node:
+    """The axes of the index arrays moved from the front to where they belong."""
+    if first == 0:
+        return taken
+    rest = list(range(rank, taken.rank))
+    order = rest[:first] + list(range(rank)) + rest[first:]
+    return permute(taken, tuple(order))
+
+
+# -- writing
+
+
+def converted(self: TensorBase, value: Any, dtype: DType) -> Node:
+    """A right-hand side as a node of the target's dtype.
+
+    Raises: ValueRangeError if a Python number does not fit it.
+    """
+    if is_number(value):
+        if not dtype.fits(value):
+            raise ValueRangeError(
+                f"setitem: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
+            )
+        return const(dtype, value)
+    if isinstance(value, TensorBase):
+        if value._device != self._device:
+            value = value.to(self._device)  # pyright: ignore[reportAttributeAccessIssue]
+        return ops.cast(value._value(), dtype)
+    made = self.__class__(value, device=self._device)  # pyright: ignore[reportCallIssue]
+    return ops.cast(made._value(), dtype)
+
+
+def fit_shape(node: Node, shape: tuple[int, ...]) -> Node:
+    """A right-hand side broadcast to the target's shape (leading axes of size 1 are dropped).
+
+    Raises: ShapeError if it does not broadcast.
+    """
+    own = node.shape
+    while len(own) > len(shape) and own[0] == 1:
+        own = own[1:]
+    if own != node.shape:
+        node = reshape(node, own)
+    if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(reversed(own), reversed(shape), strict=False)):
+        raise ShapeError(f"setitem: the value must broadcast to the target; value {node.shape}, target {shape}.")
+    if not own:
+        return expand(node, shape) if shape else node
+    return to_shape(node, shape)
+
+
+def setitem(self: Tensor, index: object, value: Any) -> None:
+    """Write through a view, through arrays of positions, or where a mask holds."""
+    mask = _mask_of(self, index)
+    if mask is not None and (is_number(value) or (isinstance(value, TensorBase) and value.numel() == 1)):  # pyright: ignore[reportAttributeAccessIssue]
+        _masked(self, mask, value)
+        return
+    parsed = parse(self, index)
+    storage, _ = self._place()
+    if not parsed.arrays:
+        write_view(self, self._share(storage, parsed.view), value)
+        return
+    order, nodes, shape = _arranged(parsed)
+    target = parsed.view.permute(order)
+    rest = target.shape[len(nodes) :]
+    first = parsed.first
+    outer = rest[:first] + shape + rest[first:]
+    node = fit_shape(converted(self, value, target.dtype), outer)
+    if first:
+        rank = len(shape)
+        back = [*range(first, first + rank), *range(first), *range(first + rank, len(outer))]
+        node = permute(node, tuple(back))
+    self._check_write(storage, value)
+    storage.write_at(target, tuple(nodes), node, site=user_site())
+    self._written_at(storage, target, tuple(nodes), node, value)
+
+
+def _mask_of(self: Tensor, index: object) -> Tensor | None:
+    """The mask that an index is, if it is one alone."""
+    part = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if isinstance(part, (list, np.ndarray)):
+        array = np.asarray(part)
+        if array.dtype.kind != "b":
+            return None
+        part = self.__class__(array, device=self._device)
+    if isinstance(part, TensorBase) and part.dtype.is_bool and part.shape and part.shape == self.shape[: len(part.shape)]:
+        return part  # pyright: ignore[reportReturnType]
+    return None
+
+
+def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
+    """One number where a mask holds: the old value elsewhere, all in one lazy write."""
+    storage, view = self._place()
+    node = converted(self, value, view.dtype)
+    if node.shape:
+        node = reshape(node, ())
+    wide = reshape(mask._value(), mask.shape + (1,) * (self.ndim - mask.ndim))
+    chosen = ops.where(to_shape(wide, view.shape), node, storage.read(view))
+    write_node(self, view, chosen, value, mask)
+
+
+def write_view(self: Tensor, target: Tensor, value: Any) -> None:
+    """Write a value to a view of this tensor's storage."""
+    storage, view = target._place()
+    if isinstance(value, TensorBase) and value._storage is storage:
+        other = value._place()[1]
+        if other == view:
+            return  # what `t[k] += v` does last
+    node = fit_shape(converted(self, value, view.dtype), view.shape)
+    write_node(self, view, node, value)
+
+
+def write_node(self: Tensor, view: View, node: Node, *sources: Any) -> None:
+    """Append a write, and its history where gradients need one."""
+    storage, _ = self._place()
+    self._check_write(storage, *sources)
+    storage.write(view, node, site=None)
+    self._written(storage, view, node, *sources)
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    """The number of elements of a shape."""
+    return math.prod(shape)

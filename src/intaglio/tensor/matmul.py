@@ -1,0 +1,206 @@
+"""Products: matmul, dot, einsum, linear: sums of products over repeated views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from intaglio.core.dtypes import dtypes, promote
+from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.ir.node import Node
+from intaglio.ops import elementwise as ops
+from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.reduce import reduce as reduce_op
+from intaglio.tensor.base import TensorBase
+from intaglio.tensor.elementwise import broadcast_shapes
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+WIDE = (dtypes.float16, dtypes.bfloat16)
+
+
+def _sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
+    """The sum over axes of the product of two nodes of one shape; half precision adds in float32."""
+    dtype = x.dtype
+    if dtype in WIDE:
+        x, y = ops.cast(x, dtypes.float32), ops.cast(y, dtypes.float32)
+    return ops.cast(reduce_op("sum", ops.mul(x, y), axes), dtype)
+
+
+def matmul(self: Tensor, other: Any) -> Tensor:
+    """The matrix product; leading axes broadcast, 1-d operands are vectors.
+
+    Shape: (..., m, k) @ (..., k, n) -> (..., m, n).
+    Raises: ShapeError if the inner sizes differ.
+    Examples:
+        >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
+        [3, 7]
+    """
+    if not isinstance(other, TensorBase):
+        other = self.__class__(other, device=self._device)
+    x, y = self._value(), other._value()
+    if x.rank == 0 or y.rank == 0:
+        raise ShapeError("matmul: operands must have at least one axis; multiply scalars with *.")
+    dtype = promote(x.dtype, y.dtype)
+    if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
+        raise DTypeError(f"matmul: {dtype.name} cannot be summed. Cast it first?")
+    x, y = ops.cast(x, dtype), ops.cast(y, dtype)
+    vector_x, vector_y = x.rank == 1, y.rank == 1
+    if vector_x:
+        x = reshape(x, (1, *x.shape))
+    if vector_y:
+        y = reshape(y, (*y.shape, 1))
+    if x.shape[-1] != y.shape[-2]:
+        raise ShapeError(
+            f"matmul: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, rhs {other.shape} has {y.shape[-2]}. "
+            "Transpose one side?"
+        )
+    m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
+    try:
+        batch = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
+    except ShapeError:
+        raise ShapeError(f"matmul: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}.") from None
+    rank = len(batch)
+    if y.rank == 2 and rank and x.rank == rank + 2:  # one matrix for all: its rows and the batch are rows of one product
+        rows = 1
+        for extent in batch:
+            rows *= extent
+        out = _plain(reshape(x, (rows * m, k)), y)
+        out = reshape(out, (*batch, m, n))
+    elif rank:
+        full = (*batch, m, n, k)
+        left = reshape(_lead(x, rank), (*_lead_shape(x, rank), m, 1, k))
+        turned = permute(_lead(y, rank), (*range(rank), rank + 1, rank))
+        right = reshape(turned, (*_lead_shape(y, rank), 1, n, k))
+        out = _sum_of_products(expand(left, full), expand(right, full), (rank + 2,))
+    else:
+        out = _plain(x, y)
+    if vector_x:
+        out = reshape(out, (*batch, n))
+    if vector_y:
+        out = reshape(out, out.shape[:-1])
+    return self._make(out, self, other)
+
+
+def _plain(x: Node, y: Node) -> Node:
+    """The product of two matrices."""
+    (m, k), n = x.shape, y.shape[1]
+    left = expand(reshape(x, (m, 1, k)), (m, n, k))
+    right = expand(reshape(permute(y, (1, 0)), (1, n, k)), (m, n, k))
+    return _sum_of_products(left, right, (2,))
+
+
+def _lead_shape(node: Node, rank: int) -> tuple[int, ...]:
+    """The leading extents of an operand, one for each batch axis."""
+    lead = node.shape[:-2]
+    return (1,) * (rank - len(lead)) + lead
+
+
+def _lead(node: Node, rank: int) -> Node:
+    """An operand with one leading axis for each batch axis."""
+    return reshape(node, _lead_shape(node, rank) + node.shape[-2:])
+
+
+def rmatmul(self: Tensor, other: Any) -> Tensor:
+    """The matrix product with this tensor on the right."""
+    return matmul(self.__class__(other, device=self._device), self)
+
+
+def dot(self: Tensor, other: Any) -> Tensor:
+    """The product of vectors, or of matrices: as matmul."""
+    return matmul(self, other)
+
+
+def linear(self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """self @ weight.T + bias, with the weight of shape (out, in), as PyTorch's."""
+    out = matmul(self, weight.transpose(-1, -2))
+    return out if bias is None else out + bias
+
+
+def einsum(formula: str, *operands: Tensor) -> Tensor:
+    """A sum of products by Einstein's convention, as NumPy's.
+
+    Args:
+        formula: Such as "ij,jk->ik"; without "->", the letters that appear once, in order. "..." stands for leading axes.
+    Raises: ShapeError if a letter has two sizes or the operands do not fit.
+    Examples:
+        >>> Tensor.einsum("i,i->", Tensor([1, 2]), Tensor([3, 4])).item()
+        11
+    """
+    inputs, arrow, output = formula.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(operands):
+        raise ShapeError(f"einsum: one term for each operand; {formula!r} has {len(terms)} for {len(operands)} operands.")
+    spread = 0
+    for term, operand in zip(terms, operands, strict=True):
+        if "..." in term:
+            spread = max(spread, operand.ndim - len(term.replace("...", "")))
+    dots = "".join(chr(0x2460 + k) for k in range(spread))
+    terms = [_undotted(t, o.ndim, dots) for t, o in zip(terms, operands, strict=True)]
+    letters = "".join(terms)
+    if arrow:
+        output = output.replace("...", dots)
+    else:
+        output = dots + "".join(sorted(c for c in set(letters) - set(dots) if letters.count(c) == 1))
+    sizes: dict[str, int] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        if len(term) != operand.ndim:
+            raise ShapeError(f"einsum: one letter for each axis; {term!r} for shape {operand.shape}.")
+        for c, n in zip(term, operand.shape, strict=True):
+            if sizes.get(c, n) not in (n, 1) and n != 1:
+                raise ShapeError(f"einsum: a letter has one size; {c!r} is {sizes[c]} and {n}.")
+            sizes[c] = max(sizes.get(c, 1), n)
+    if any(c not in sizes for c in output) or len(set(output)) != len(output):
+        raise ShapeError(f"einsum: each letter of the output must appear once there and in an input; {formula!r}.")
+    current, node = _diagonals(terms[0], operands[0]._value())
+    dtype = node.dtype
+    for place, (term, operand) in enumerate(zip(terms[1:], operands[1:], strict=True), 1):
+        own, right = _diagonals(term, operand._value())
+        dtype = promote(dtype, right.dtype)
+        later = set("".join(terms[place + 1 :])) | set(output)
+        keep = "".join(c for c in dict.fromkeys(current + own) if c in later)
+        node = _pair(current, ops.cast(node, dtype), own, ops.cast(right, dtype), keep, sizes)
+        current = keep
+    gone = tuple(a for a, c in enumerate(current) if c not in output)
+    node = reduce_op("sum", node, gone)
+    current = "".join(c for c in current if c in output)
+    node = permute(node, tuple(current.index(c) for c in output))
+    return operands[0]._make(node, *operands)
+
+
+def _undotted(term: str, rank: int, dots: str) -> str:
+    """A term with "..." as the last of the letters for it."""
+    if "..." not in term:
+        return term
+    count = rank - len(term.replace("...", ""))
+    return term.replace("...", dots[len(dots) - count :])
+
+
+def _diagonals(term: str, node: Node) -> tuple[str, Node]:
+    """A term with each letter once: repeated ones by their diagonal."""
+    from intaglio.ops.memory import iota, take
+
+    while len(set(term)) != len(term):
+        c = next(x for x in term if term.count(x) > 1)
+        a = term.index(c)
+        b = term.index(c, a + 1)
+        order = (a, b, *(k for k in range(node.rank) if k not in (a, b)))
+        node = permute(node, order)
+        node = take(node, iota(node.shape[0]), iota(node.shape[0]))
+        term = c + "".join(x for k, x in enumerate(term) if k not in (a, b))
+    return term, node
+
+
+def _pair(left: str, x: Node, right: str, y: Node, keep: str, sizes: dict[str, int]) -> Node:
+    """Two operands multiplied and summed over the letters that are not kept."""
+    summed = "".join(c for c in dict.fromkeys(left + right) if c not in keep)
+    letters = keep + summed
+    shape = tuple(sizes[c] for c in letters)
+
+    def spread(term: str, node: Node) -> Node:
+        order = [term.index(c) for c in letters if c in term]
+        node = permute(node, tuple(order))
+        it = iter(node.shape)
+        return expand(reshape(node, tuple(next(it) if c in term else 1 for c in letters)), shape)
+
+    return _sum_of_products(spread(left, x), spread(right, y), tuple(range(len(keep), len(letters))))

@@ -1,0 +1,209 @@
+"""Movement: views where strides allow, copies where they do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from intaglio.core.dtypes import DType
+from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.ir.view import View
+from intaglio.ops import movement as ops
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+
+def flat_ints(args: Sequence[object]) -> tuple[int, ...]:
+    """Integers given one by one or as one sequence."""
+    if len(args) == 1 and not hasattr(args[0], "__index__"):
+        args = tuple(args[0])  # pyright: ignore[reportArgumentType] -- a sequence of ints
+    return tuple(int(a) for a in args)  # pyright: ignore[reportArgumentType]
+
+
+def axis_of(name: str, axis: int, rank: int) -> int:
+    """An axis as a number from 0.
+
+    Raises: ShapeError if there is none.
+    """
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{name}: the axis must be in [{-rank}, {rank}); got {axis} for {rank} axes.")
+    return axis % rank
+
+
+def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Axes as numbers from 0, all when None.
+
+    Raises: ShapeError if one is out of range or given twice.
+    """
+    if axis is None:
+        return tuple(range(rank))
+    found = tuple(axis_of(name, a, rank) for a in ((axis,) if isinstance(axis, int) else axis))
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{name}: each axis may be given once; got {axis}.")
+    return found
+
+
+def resolve_shape(name: str, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """A shape with its -1 filled in.
+
+    Raises: ShapeError if the sizes do not agree.
+    """
+    if shape.count(-1) > 1:
+        raise ShapeError(f"{name}: at most one extent may be -1; got {shape}.")
+    if any(n < -1 for n in shape):
+        raise ShapeError(f"{name}: extents must not be negative; got {shape}.")
+    if -1 in shape:
+        known = math.prod(n for n in shape if n != -1)
+        if known == 0 or size % known:
+            raise ShapeError(f"{name}: sizes must agree; {size} elements do not divide into {shape}.")
+        shape = tuple(size // known if n == -1 else n for n in shape)
+    if math.prod(shape) != size:
+        raise ShapeError(f"{name}: sizes must agree; the tensor has {size} elements, {shape} has {math.prod(shape)}.")
+    return shape
+
+
+def _viewed(self: Tensor, view: View) -> Tensor:
+    """A tensor that shares this one's storage."""
+    storage, _ = self._place()
+    return self._share(storage, view)
+
+
+def reshape(self: Tensor, *shape: object) -> Tensor:
+    """The same elements in row-major order under another shape: a view where strides allow, else a copy.
+
+    Args:
+        shape: Extents; one may be -1.
+    Raises: ShapeError if the sizes do not agree.
+    Examples:
+        >>> Tensor.arange(6).reshape(2, 3).tolist()
+        [[0, 1, 2], [3, 4, 5]]
+    """
+    extents = resolve_shape("reshape", flat_ints(shape), self.numel())
+    _, view = self._place()
+    moved = view.reshape(extents)
+    if moved is None:
+        return self._make(ops.reshape(self._value(), extents), self)
+    return _viewed(self, moved)
+
+
+def permute(self: Tensor, *order: object) -> Tensor:
+    """A view with the axes in another order."""
+    axes = axes_of("permute", flat_ints(order), self.ndim)
+    if len(axes) != self.ndim:
+        raise ShapeError(f"permute: every axis must be given once; got {axes} for shape {self.shape}.")
+    return _viewed(self, self._place()[1].permute(axes))
+
+
+def transpose(self: Tensor, first: int = 1, second: int = 0) -> Tensor:
+    """A view with two axes exchanged."""
+    order = list(range(self.ndim))
+    a, b = axis_of("transpose", first, self.ndim), axis_of("transpose", second, self.ndim)
+    order[a], order[b] = order[b], order[a]
+    return permute(self, order)
+
+
+def flip(self: Tensor, *axes: object) -> Tensor:
+    """A view with some axes in reverse (all if none is named)."""
+    chosen = axes_of("flip", flat_ints(axes) if axes else None, self.ndim)
+    return _viewed(self, self._place()[1].flip(chosen))
+
+
+def expand(self: Tensor, *shape: object) -> Tensor:
+    """A view with axes of size 1 repeated (-1 keeps an axis). It cannot be written to: its positions share bytes."""
+    extents = flat_ints(shape)
+    own = self.shape
+    missing = len(extents) - len(own)
+    if missing < 0:
+        raise ShapeError(f"expand: there must be at least {len(own)} extents; got {extents} for shape {own}.")
+    old = (1,) * missing + own
+    full = tuple(a if b == -1 else b for a, b in zip(old, extents, strict=True))
+    if any(a not in (1, b) or b < 0 for a, b in zip(old, full, strict=True)):
+        raise ShapeError(f"expand: only axes of size 1 can be repeated; shape {own} to {extents}.")
+    return _viewed(self, self._place()[1].expand(full))
+
+
+def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """A view without axes of size 1 (those named, or all)."""
+    if axis is None:
+        axes = tuple(a for a, n in enumerate(self.shape) if n == 1)
+    else:
+        axes = tuple(a for a in axes_of("squeeze", axis, self.ndim) if self.shape[a] == 1)
+    return _viewed(self, self._place()[1].squeeze(axes))
+
+
+def unsqueeze(self: Tensor, axis: int) -> Tensor:
+    """A view with a new axis of size 1."""
+    return _viewed(self, self._place()[1].unsqueeze(axis_of("unsqueeze", axis, self.ndim + 1)))
+
+
+def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
+    """A view of a box: (first, end) for each axis, None for all of it."""
+    full = tuple((0, n) if b is None else (int(b[0]), int(b[1])) for b, n in zip(bounds, self.shape, strict=True))
+    if any(not 0 <= a <= b <= n for (a, b), n in zip(full, self.shape, strict=True)):
+        raise ShapeError(f"shrink: bounds must lie within the shape; {full} of {self.shape}.")
+    return _viewed(self, self._place()[1].shrink(full))
+
+
+def unfold(self: Tensor, axis: int, size: int, step: int) -> Tensor:
+    """A view of sliding windows along an axis: shape (..., windows, ..., size)."""
+    a = axis_of("unfold", axis, self.ndim)
+    if size > self.shape[a] or size < 0 or step < 1:
+        raise ShapeError(f"unfold: windows of {size} by steps of {step} do not fit an axis of {self.shape[a]}.")
+    return _viewed(self, self._place()[1].unfold(a, size, step))
+
+
+def diagonal(self: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
+    """A view of the diagonal of two axes, as a last axis."""
+    a, b = axis_of("diagonal", first, self.ndim), axis_of("diagonal", second, self.ndim)
+    return _viewed(self, self._place()[1].diagonal(offset, a, b))
+
+
+def flatten(self: Tensor, start: int = 0, end: int = -1) -> Tensor:
+    """Adjacent axes as one."""
+    if self.ndim == 0:
+        return reshape(self, 1)
+    a, b = axis_of("flatten", start, self.ndim), axis_of("flatten", end, self.ndim)
+    return reshape(self, (*self.shape[:a], math.prod(self.shape[a : b + 1]), *self.shape[b + 1 :]))
+
+
+def unflatten(self: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
+    """One axis as several."""
+    a = axis_of("unflatten", axis, self.ndim)
+    inner = resolve_shape("unflatten", tuple(sizes), self.shape[a])
+    return reshape(self, (*self.shape[:a], *inner, *self.shape[a + 1 :]))
+
+
+def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Tensor:
+    """A view of the storage with these strides and offset, in elements.
+
+    Raises: ShapeError if it would reach outside the storage.
+    """
+    storage, view = self._place()
+    item = view.dtype.itemsize
+    made = View(view.dtype, tuple(shape), tuple(s * item for s in strides), offset * item)
+    low, high = made.byte_bounds()
+    if low < 0 or high > storage.nbytes:
+        raise ShapeError(f"as_strided: the view must lie within the storage; bytes {low} to {high} of {storage.nbytes}.")
+    return _viewed(self, made)
+
+
+def bitcast(self: Tensor, dtype: DType) -> Tensor:
+    """The same bytes as another dtype: a view. The last axis shrinks or grows where the item sizes differ.
+
+    Raises: DTypeError if it cannot.
+    """
+    _, view = self._place()
+    moved = view.bitcast(dtype)
+    if moved is None:
+        raise DTypeError(
+            f"bitcast: the last axis must be contiguous and divide evenly; {view.dtype.name}{list(view.shape)} to {dtype.name}. "
+            "Call .contiguous() first?"
+        )
+    return _viewed(self, moved)
+
+
+def T(self: Tensor) -> Tensor:  # noqa: N802 -- NumPy's name
+    """A view with the axes in reverse order."""
+    return permute(self, tuple(reversed(range(self.ndim))))

@@ -1,0 +1,236 @@
+"""Reductions: sums, extremes, moments, positions of extremes, running sums, softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.ir.node import Node
+from intaglio.ops import elementwise as ops
+from intaglio.ops.memory import const, iota
+from intaglio.ops.movement import expand, reshape
+from intaglio.ops.reduce import reduce as reduce_op
+from intaglio.ops.reduce import scan as scan_op
+from intaglio.tensor.movement import axes_of, axis_of
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+Axis = int | Sequence[int] | None
+HALF = (dtypes.float16, dtypes.bfloat16)
+
+
+def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape with some axes of size 1."""
+    return tuple(1 if a in axes else n for a, n in enumerate(shape))
+
+
+def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdims: bool) -> Node:
+    """A reduction of a node, half precision accumulated in float32."""
+    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind in ("sum", "prod") else node
+    total = ops.cast(reduce_op(kind, wide, axes), node.dtype)
+    return reshape(total, kept_shape(node.shape, axes)) if keepdims else total
+
+
+def _accumulated(node: Node, dtype: DType | None) -> Node:
+    """The operand of a sum or product: bool and small integers as int64 (uint64 stays)."""
+    if dtype is not None:
+        return ops.cast(node, dtype)
+    if node.dtype.is_float or node.dtype in (dtypes.int64, dtypes.uint64):
+        return node
+    return ops.cast(node, dtypes.int64)
+
+
+def sum_(self: Tensor, axis: Axis = None, *, keepdims: bool = False, dtype: DType | None = None) -> Tensor:
+    """The sum along axes.
+
+    Args:
+        axis: Axis or axes; all when None.
+        dtype: What to add in; by default int64 for integers and bool, else the tensor's own.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdims.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+        [4, 6]
+    """
+    axes = axes_of("sum", axis, self.ndim)
+    return self._make(reduced("sum", _accumulated(self._value(), dtype), axes, keepdims=keepdims), self)
+
+
+def prod(self: Tensor, axis: Axis = None, *, keepdims: bool = False, dtype: DType | None = None) -> Tensor:
+    """The product along axes."""
+    axes = axes_of("prod", axis, self.ndim)
+    return self._make(reduced("prod", _accumulated(self._value(), dtype), axes, keepdims=keepdims), self)
+
+
+def _extreme(name: str, kind: str, self: Tensor, axis: Axis, *, keepdims: bool) -> Tensor:
+    """A maximum or minimum; of nothing it is an error."""
+    axes = axes_of(name, axis, self.ndim)
+    if any(self.shape[a] == 0 for a in axes):
+        raise ShapeError(f"{name}: there must be an element to choose; the axes {axes} of shape {self.shape} are empty.")
+    return self._make(reduced(kind, self._value(), axes, keepdims=keepdims), self)
+
+
+def max_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The largest element along axes; NaN if one is.
+
+    Raises: ShapeError if there is no element.
+    """
+    return _extreme("max", "max", self, axis, keepdims=keepdims)
+
+
+def min_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The smallest element along axes; NaN if one is.
+
+    Raises: ShapeError if there is no element.
+    """
+    return _extreme("min", "min", self, axis, keepdims=keepdims)
+
+
+def any_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """Whether some element along axes is true."""
+    axes = axes_of("any", axis, self.ndim)
+    return self._make(reduced("max", ops.cast(self._value(), dtypes.bool), axes, keepdims=keepdims), self)
+
+
+def all_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """Whether every element along axes is true."""
+    axes = axes_of("all", axis, self.ndim)
+    return self._make(reduced("min", ops.cast(self._value(), dtypes.bool), axes, keepdims=keepdims), self)
+
+
+def mean(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The arithmetic mean along axes; integers give the default float."""
+    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+    axes = axes_of("mean", axis, self.ndim)
+    count = math.prod(self.shape[a] for a in axes)
+    node = x._value()
+    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF else node
+    total = reduced("sum", wide, axes, keepdims=keepdims)
+    return self._make(ops.cast(ops.div(total, const(wide.dtype, count)), node.dtype), self)
+
+
+def var(self: Tensor, axis: Axis = None, *, keepdims: bool = False, correction: int = 1) -> Tensor:
+    """The variance along axes: squares about the mean, over n - correction."""
+    axes = axes_of("var", axis, self.ndim)
+    count = math.prod(self.shape[a] for a in axes)
+    apart = self - mean(self, axes, keepdims=True)
+    return sum_(apart * apart, axes, keepdims=keepdims) / max(count - correction, 0)
+
+
+def std(self: Tensor, axis: Axis = None, *, keepdims: bool = False, correction: int = 1) -> Tensor:
+    """The standard deviation along axes."""
+    return var(self, axis, keepdims=keepdims, correction=correction).sqrt()
+
+
+def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdims: bool) -> Tensor:
+    """The first position of the extreme (of the first NaN, if there is one)."""
+    if self.numel() == 0 and (axis is None or self.shape[axis_of(name, axis, self.ndim)] == 0):
+        raise ShapeError(f"{name}: there must be an element to choose; the tensor has shape {self.shape}.")
+    if axis is None:
+        flat = self.reshape(-1)
+        found = _position(name, kind, flat, 0, keepdims=False)
+        return found.reshape((1,) * self.ndim) if keepdims else found
+    a = axis_of(name, axis, self.ndim)
+    node = self._value()
+    n = node.shape[a]
+    best = expand(reshape(reduce_op(kind, node, (a,)), kept_shape(node.shape, (a,))), node.shape)
+    hit = ops.eq(node, best)
+    if node.dtype.is_float:
+        hit = ops.or_(hit, ops.ne(node, node))
+    place = expand(reshape(iota(n), tuple(n if b == a else 1 for b in range(node.rank))), node.shape)
+    first = reduce_op("min", ops.where(hit, place, const(dtypes.int64, n)), (a,))
+    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdims else first, self)
+
+
+def argmax(self: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """The position of the largest element (the first of equals), int64; of the flattened tensor when axis is None.
+
+    Raises: ShapeError if there is no element.
+    """
+    return _position("argmax", "max", self, axis, keepdims=keepdims)
+
+
+def argmin(self: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """The position of the smallest element (the first of equals), int64; of the flattened tensor when axis is None.
+
+    Raises: ShapeError if there is no element.
+    """
+    return _position("argmin", "min", self, axis, keepdims=keepdims)
+
+
+def _running(name: str, kind: str, self: Tensor, axis: int) -> Tensor:
+    """A running reduction."""
+    if self.ndim == 0:
+        return self + 0
+    node = self._value()
+    if kind in ("sum", "prod"):
+        node = _accumulated(node, None)
+    return self._make(scan_op(kind, node, axis_of(name, axis, self.ndim)), self)
+
+
+def cumsum(self: Tensor, axis: int = 0) -> Tensor:
+    """The running sum along an axis, inclusive.
+
+    Examples:
+        >>> Tensor([1, 2, 3]).cumsum().tolist()
+        [1, 3, 6]
+    """
+    return _running("cumsum", "sum", self, axis)
+
+
+def cumprod(self: Tensor, axis: int = 0) -> Tensor:
+    """The running product along an axis, inclusive."""
+    return _running("cumprod", "prod", self, axis)
+
+
+def cummax(self: Tensor, axis: int = 0) -> Tensor:
+    """The running maximum along an axis, inclusive."""
+    return _running("cummax", "max", self, axis)
+
+
+def _exponentials(self: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """(x - max, exp of it) along an axis."""
+    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+    apart = x - max_(x, axis, keepdims=True)
+    return apart, apart.exp()
+
+
+def softmax(self: Tensor, axis: int = -1) -> Tensor:
+    """Exponentials along an axis, scaled to sum to 1; safe from overflow."""
+    _, e = _exponentials(self, axis)
+    return e / sum_(e, axis, keepdims=True)
+
+
+def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
+    """The logarithm of the softmax along an axis, safe from overflow."""
+    apart, e = _exponentials(self, axis)
+    return apart - sum_(e, axis, keepdims=True).log()
+
+
+def logsumexp(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The logarithm of the summed exponentials along axes, safe from overflow.
+
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdims.
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Source: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021.
+    Examples:
+        >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
+        0.6931
+    """
+    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+    axes = axes_of("logsumexp", axis, self.ndim)
+    top = max_(x, axes, keepdims=True)
+    safe = top.isfinite().where(top, 0.0)
+    result = (sum_((x - safe).exp(), axes, keepdims=True)).log() + safe
+    return result if keepdims else result.squeeze(axes)
+
+
+def norm(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """The Euclidean length along axes."""
+    if not self.dtype.is_float:
+        raise DTypeError(f"norm: the tensor must be of floats; it is {self.dtype.name}. Cast it first?")
+    return sum_(self * self, axis, keepdims=keepdims).sqrt()

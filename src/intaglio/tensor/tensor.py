@@ -1,0 +1,384 @@
+"""The Tensor: one handle with every operation as a method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.ir.node import Node
+from intaglio.ir.view import View
+from intaglio.storage.storage import Storage
+from intaglio.tensor import combine, convert, creation, elementwise, functional, indexing, matmul, movement, random, reduce
+from intaglio.tensor.base import TensorBase, uop_of
+from intaglio.tensor.checks import remember_check
+
+
+class Tensor(TensorBase):
+    """An array of one dtype on one device, computed when a value is read.
+
+    Args:
+        data: Nested lists of numbers, a number, a NumPy array (copied), bytes, another tensor, or a path (its bytes, mapped).
+        dtype: The element type; by default int64, float32 or bool for Python numbers, else that of the data.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError, DTypeError or ValueRangeError where the data do not make an array.
+    Examples:
+        >>> t = Tensor([1.0, 2.0, 3.0])
+        >>> t[1:] += 10
+        >>> t.tolist()
+        [1.0, 12.0, 13.0]
+    """
+
+    __slots__ = ("grad",)
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+    training: ClassVar[bool] = False
+    bool_dtype: Final = dtypes.bool
+    grad: Tensor | None
+
+    def __init__(
+        self, data: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool | None = None
+    ) -> None:
+        creation.from_data(self, data, dtype, creation.device_name(device))
+
+    # -- what the modules of functions use
+
+    def _make(self, node: Node, *sources: Any) -> Tensor:
+        """A computed tensor from others."""
+        return Tensor._from_node(node, self._device)
+
+    def _share(self, storage: Storage, view: View) -> Tensor:
+        """A tensor on the same storage."""
+        return Tensor._from_view(storage, view)
+
+    def _host(self) -> np.ndarray[Any, Any] | None:
+        """The values where they are known without computing (host data not yet written over), else None."""
+        storage = self._storage
+        if storage is None or storage.log or storage.ref is None or storage.plan is not None or self.numel() > 1 << 20:
+            return None
+        return convert.numpy(self)
+
+    def _remember_check(self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None) -> None:
+        """Have computed positions checked before they are used."""
+        remember_check(wrapped, bad, index, n, axis, site)
+
+    def _check_write(self, storage: Storage, *sources: Any) -> None:
+        """Raise where a write is not allowed."""
+
+    def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
+        """Note a write for gradients."""
+
+    def _written_at(self, storage: Storage, view: View, indices: tuple[Node, ...], node: Node, *sources: Any) -> None:
+        """Note a write at computed positions for gradients."""
+
+    def _get(self, index: object) -> Tensor:
+        return indexing.getitem(self, index)
+
+    def _set(self, index: object, value: object) -> None:
+        indexing.setitem(self, index, value)
+
+    # -- properties
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def size(self, axis: int | None = None) -> Any:
+        """The shape, or the extent of one axis."""
+        return self.shape if axis is None else self.shape[axis]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return self.numel() * self.dtype.itemsize
+
+    @property
+    def uop(self) -> Node:
+        """The node that the tensor is."""
+        return uop_of(self)
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 -- NumPy's name
+        """A view with the axes in reverse order."""
+        return movement.T(self)
+
+    def _binary_in_place(self, other: Any, op: Callable[[Tensor, Any], Tensor], name: str) -> Self:
+        """self = op(self, other), written through this handle."""
+        out = op(self, other)
+        if out is NotImplemented:
+            return NotImplemented
+        rank = {"bool": 0, "int": 1, "uint": 1, "float": 2}
+        if rank[out.dtype.kind] > rank[self.dtype.kind]:
+            raise DTypeError(
+                f"{name}: the result is {out.dtype.name} and cannot go into {self.dtype.name}. Cast the tensor first?"
+            )
+        if out.shape != self.shape:
+            raise ShapeError(f"{name}: the result must have the target's shape; {out.shape} into {self.shape}.")
+        self._put(out)
+        return self
+
+    def _put(self, value: Any) -> None:
+        """Write a value to all of this tensor."""
+        skeleton = self._skeleton
+        if skeleton is not None and self._storage is not None and isinstance(value, TensorBase) and value._holes is not None:
+            self._storage.check_writable(self._place()[1])
+            assert value._skeleton is not None
+            self._storage.write_element(skeleton.dtype, self._offset, value._skeleton, value._holes)
+            return
+        self._place()
+        indexing.write_view(self, self, value)
+
+    def assign(self, value: Any) -> Self:
+        """Write a value (broadcast, cast) to all of this tensor; every view of its storage sees it.
+
+        Examples:
+            >>> a = Tensor([0, 0])
+            >>> a.assign(Tensor([1, 2])).tolist()
+            [1, 2]
+        """
+        self._put(value)
+        return self
+
+    def copy_(self, value: Any) -> Self:
+        """As assign."""
+        return self.assign(value)
+
+    def fill_(self, value: float) -> Self:
+        """Write one number everywhere."""
+        return self.assign(value)
+
+    def zero_(self) -> Self:
+        """Write zeros everywhere."""
+        return self.assign(0)
+
+    def __iadd__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.add, "iadd")
+
+    def __isub__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.sub, "isub")
+
+    def __imul__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.mul, "imul")
+
+    def __itruediv__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.div, "itruediv")
+
+    def __ifloordiv__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.floor_divide, "ifloordiv")
+
+    def __imod__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.mod, "imod")
+
+    def __ipow__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.pow_, "ipow")
+
+    def __iand__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.bitwise_and, "iand")
+
+    def __ior__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.bitwise_or, "ior")
+
+    def __ixor__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.bitwise_xor, "ixor")
+
+    def __ilshift__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.lshift, "ilshift")
+
+    def __irshift__(self, other: Any) -> Self:
+        return self._binary_in_place(other, elementwise.rshift, "irshift")
+
+    add_ = __iadd__
+    sub_ = __isub__
+    mul_ = __imul__
+    div_ = __itruediv__
+
+    # -- arithmetic
+
+    add, sub, mul, div, mod, pow = (
+        elementwise.add, elementwise.sub, elementwise.mul, elementwise.div, elementwise.mod, elementwise.pow_,
+    )  # fmt: skip
+    floor_divide, idiv = elementwise.floor_divide, elementwise.floor_divide
+    maximum, minimum, where, clip, clamp, lerp = (
+        elementwise.maximum, elementwise.minimum, elementwise.where, elementwise.clip, elementwise.clip, elementwise.lerp,
+    )  # fmt: skip
+    bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
+        elementwise.bitwise_and, elementwise.bitwise_or, elementwise.bitwise_xor, elementwise.bitwise_not,
+    )  # fmt: skip
+    lshift, rshift, logical_not = elementwise.lshift, elementwise.rshift, elementwise.logical_not
+    lt, le, gt, ge, eq, ne = (
+        elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge, elementwise.eq, elementwise.ne,
+    )  # fmt: skip
+    exp, exp2, expm1, log, log2, log1p, log10 = (
+        elementwise.exp, elementwise.exp2, elementwise.expm1, elementwise.log, elementwise.log2, elementwise.log1p, elementwise.log10,
+    )  # fmt: skip
+    sin, cos, tan, asin, acos, atan, atan2 = (
+        elementwise.sin, elementwise.cos, elementwise.tan, elementwise.asin, elementwise.acos, elementwise.atan, elementwise.atan2,
+    )  # fmt: skip
+    sinh, cosh, tanh, asinh, acosh, atanh, erf = (
+        elementwise.sinh, elementwise.cosh, elementwise.tanh, elementwise.asinh, elementwise.acosh, elementwise.atanh, elementwise.erf,
+    )  # fmt: skip
+    sqrt, rsqrt, square, reciprocal, neg, abs, sign, copysign = (
+        elementwise.sqrt, elementwise.rsqrt, elementwise.square, elementwise.reciprocal,
+        elementwise.neg, elementwise.abs_, elementwise.sign, elementwise.copysign,
+    )  # fmt: skip
+    floor, ceil, trunc, round = elementwise.floor, elementwise.ceil, elementwise.trunc, elementwise.round_
+    isnan, isinf, isfinite = elementwise.isnan, elementwise.isinf, elementwise.isfinite
+
+    __add__ = __radd__ = elementwise.add
+    __sub__, __rsub__ = elementwise.sub, elementwise.rsub
+    __mul__ = __rmul__ = elementwise.mul
+    __truediv__, __rtruediv__ = elementwise.div, elementwise.rdiv
+    __floordiv__, __rfloordiv__ = elementwise.floor_divide, elementwise.rfloor_divide
+    __mod__, __rmod__ = elementwise.mod, elementwise.rmod
+    __pow__, __rpow__ = elementwise.pow_, elementwise.rpow
+    __and__ = __rand__ = elementwise.bitwise_and
+    __or__ = __ror__ = elementwise.bitwise_or
+    __xor__ = __rxor__ = elementwise.bitwise_xor
+    __lshift__, __rshift__ = elementwise.lshift, elementwise.rshift
+    __lt__, __le__, __gt__, __ge__ = elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge
+    __eq__, __ne__ = elementwise.eq, elementwise.ne  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    __neg__, __abs__, __invert__ = elementwise.neg, elementwise.abs_, elementwise.bitwise_not
+    __matmul__, __rmatmul__ = matmul.matmul, matmul.rmatmul
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    # -- movement
+
+    reshape, view, permute, transpose, flip, expand = (
+        movement.reshape, movement.reshape, movement.permute, movement.transpose, movement.flip, movement.expand,
+    )  # fmt: skip
+    squeeze, unsqueeze, shrink, unfold, diagonal = (
+        movement.squeeze, movement.unsqueeze, movement.shrink, movement.unfold, movement.diagonal,
+    )  # fmt: skip
+    flatten, unflatten, as_strided, bitcast = movement.flatten, movement.unflatten, movement.as_strided, movement.bitcast
+
+    # -- reductions and products
+
+    sum, prod, max, min, any, all = reduce.sum_, reduce.prod, reduce.max_, reduce.min_, reduce.any_, reduce.all_
+    mean, var, std, norm = reduce.mean, reduce.var, reduce.std, reduce.norm
+    argmax, argmin = reduce.argmax, reduce.argmin
+    cumsum, cumprod, cummax = reduce.cumsum, reduce.cumprod, reduce.cummax
+    softmax, log_softmax, logsumexp = reduce.softmax, reduce.log_softmax, reduce.logsumexp
+    einsum = staticmethod(matmul.einsum)
+    matmul, dot, linear = matmul.matmul, matmul.dot, matmul.linear
+
+    # -- combining
+
+    cat, stack, meshgrid = staticmethod(combine.cat), staticmethod(combine.stack), staticmethod(combine.meshgrid)
+    split, chunk, pad, tril, triu, one_hot = (
+        combine.split, combine.chunk, combine.pad, combine.tril, combine.triu, combine.one_hot,
+    )  # fmt: skip
+    gather, scatter, scatter_reduce, index_add, index_select = (
+        combine.gather, combine.scatter, combine.scatter_reduce, combine.index_add, combine.index_select,
+    )  # fmt: skip
+    masked_fill, masked_select, repeat, repeat_interleave, roll = (
+        combine.masked_fill, combine.masked_select, combine.repeat, combine.repeat_interleave, combine.roll,
+    )  # fmt: skip
+    argsort, sort, topk = combine.argsort, combine.sort, combine.topk
+
+    # -- networks
+
+    relu, sigmoid, silu, gelu, leaky_relu, softplus = (
+        functional.relu, functional.sigmoid, functional.silu, functional.gelu, functional.leaky_relu, functional.softplus,
+    )  # fmt: skip
+    layer_norm, rms_norm, normalize = functional.layer_norm, functional.rms_norm, functional.normalize
+    cross_entropy, mse_loss = functional.cross_entropy, functional.mse_loss
+    scaled_dot_product_attention = functional.scaled_dot_product_attention
+
+    # -- making
+
+    zeros, ones, full, empty = (
+        classmethod(creation.zeros), classmethod(creation.ones), classmethod(creation.full), classmethod(creation.empty),
+    )  # fmt: skip
+    arange, linspace, eye = classmethod(creation.arange), classmethod(creation.linspace), classmethod(creation.eye)
+    zeros_like, ones_like, full_like, empty_like = (
+        creation.zeros_like, creation.ones_like, creation.full_like, creation.empty_like,
+    )  # fmt: skip
+    rand, randn, randint = classmethod(random.rand), classmethod(random.randn), classmethod(random.randint)
+    uniform, normal = classmethod(random.uniform), classmethod(random.normal)
+    manual_seed = staticmethod(random.manual_seed)
+    from_numpy = classmethod(creation.share_array)
+
+    # -- host
+
+    numpy, tolist, item, cast, to, contiguous, clone, detach = (
+        convert.numpy, convert.tolist, convert.item, convert.cast, convert.to, convert.contiguous, convert.clone, convert.detach,
+    )  # fmt: skip
+    __array__, __bool__, __index__, __format__, __len__, __repr__ = (
+        convert.array_protocol, convert.bool_, convert.index_, convert.format_, convert.len_, convert.repr_,
+    )  # fmt: skip
+
+    def type(self, dtype: DType) -> Tensor:
+        """As cast."""
+        return self.cast(dtype)
+
+    def float(self) -> Tensor:
+        """The values as float32."""
+        return self.cast(dtypes.float32)
+
+    def double(self) -> Tensor:
+        """The values as float64."""
+        return self.cast(dtypes.float64)
+
+    def half(self) -> Tensor:
+        """The values as float16."""
+        return self.cast(dtypes.float16)
+
+    def int(self) -> Tensor:
+        """The values as int32."""
+        return self.cast(dtypes.int32)
+
+    def long(self) -> Tensor:
+        """The values as int64."""
+        return self.cast(dtypes.int64)
+
+    def bool(self) -> Tensor:
+        """Where the values are not 0."""
+        return self.cast(dtypes.bool)
+
+    def __int__(self) -> Any:
+        return _whole(self.item())
+
+    def __float__(self) -> Any:
+        return _real(self.item())
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for i in range(len(self)):
+            yield self[i]
+
+    def __contains__(self, value: Any) -> Any:
+        return _truth((self == value).any().item())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.numpy(), self.dtype.name, self._device)
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
+        return self.clone()
+
+    def data_ptr(self) -> Any:
+        """Where the bytes of a realized tensor are."""
+        from intaglio.engine import realize as engine
+
+        ref, view = convert.bytes_of(self)
+        return engine.buffer_of(ref).address + view.offset
+
+
+_whole, _real, _truth = int, float, bool
+
+
+def _rebuild(array: np.ndarray[Any, Any], dtype: str, device: str) -> Tensor:
+    """A tensor out of a pickle."""
+    return Tensor(array, dtype=getattr(dtypes, dtype), device=device)
+
+

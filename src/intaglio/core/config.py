@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import wraps
+from operator import attrgetter
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from intaglio.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
 Value = int | str | bool
 T = TypeVar("T", int, str, bool)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_FALSE: Final = frozenset(("", "0", "false", "no", "off"))
+_TRUE: Final = frozenset(("1", "true", "yes", "on"))
 
 
-def _setting(default: T, text: str, short: str = "") -> T:
-    """A field with its help text and the short environment name that is accepted beside INTAGLIO_NAME."""
-    return field(default=default, metadata={"help": text, "short": short})
+def _setting(default: T, text: str, short: str = "", least: int = 0) -> T:
+    """A field with its help text, the short environment name accepted beside INTAGLIO_NAME, and its least value."""
+    return field(default=default, metadata={"help": text, "short": short, "least": least})
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings. Each is read from INTAGLIO_<NAME> (some also from a short name), `Context(name=...)` or `config.set`."""
+    """The settings, each read from INTAGLIO_<NAME> (or a short name), `Context(name=...)` or `config.set`."""
 
-    debug: int = _setting(0, "1 devices and schedules, 2 kernels, 3 schedule, 4 source, 5 graphs, 6 linear, 7 machine code", "DEBUG")
+    debug: int = _setting(
+        0, "1 devices and schedules, 2 kernels, 3 schedule, 4 source, 5 graphs, 6 linear, 7 machine code", "DEBUG"
+    )
     beam: int = _setting(0, "candidates kept by the search over tiles; 0 uses the cost model alone", "BEAM")
     track_match_stats: int = _setting(0, "1 prints rewrite counts by ruleset, 2 by rule", "TRACK_MATCH_STATS")
     device: str = _setting("CPU", "the device of tensors that name none", "DEVICE")
@@ -35,117 +46,247 @@ class Config:
     threads: int = _setting(0, "native threads; 0 takes what the process may use")
     cache: bool = _setting(True, "whether compiled kernels are kept on disk")
     cache_dir: str = _setting("", "where compiled kernels are kept; empty is the user's cache folder")
-    cache_size_mb: int = _setting(512, "bytes of compiled kernels kept, in MB")
-    journal_entries: int = _setting(1 << 18, "pending writes after which the journal flushes itself")
-    journal_nodes: int = _setting(1 << 16, "living nodes after which pending values are computed")
+    cache_size_mb: int = _setting(512, "size of the kernels kept on disk, in MB")
+    journal_entries: int = _setting(1 << 18, "pending writes after which the journal flushes itself", least=1)
+    journal_nodes: int = _setting(1 << 16, "living nodes after which pending values are computed", least=1)
+    journal_bytes: int = _setting(1 << 30, "bytes held by pending work after which the journal flushes itself", least=1)
     verify: bool = _setting(False, "whether the IR is verified between passes")
 
 
-_current: ContextVar[Config | None] = ContextVar("intaglio_config", default=None)
-_NAMES: Final = {f.name: f for f in fields(Config)}
+_FIELDS: Final[Mapping[str, Field[Any]]] = {f.name: f for f in fields(Config)}
+_BY_KEY: Final = {
+    **{str(f.metadata["short"]): name for name, f in _FIELDS.items() if f.metadata["short"]},
+    **{f"INTAGLIO_{name.upper()}": name for name in _FIELDS},
+}
 
 
-def _parse(name: str, text: str) -> Value:
-    """A setting's value from its environment text."""
-    default = _NAMES[name].default
-    if isinstance(default, bool):
-        return text.strip().lower() not in ("", "0", "false", "no", "off")
-    if isinstance(default, int):
-        try:
-            return int(text)
-        except ValueError:
-            raise ValueError(f"config: {name} must be an integer; got {text!r}.") from None
-    return text
+@dataclass(slots=True)
+class _Override:
+    """What a context changes, and the settings in force there while the process's are `base`."""
+
+    changed: dict[str, Value]
+    base: Config
+    now: Config
+
+
+_here: ContextVar[_Override | None] = ContextVar("intaglio_config", default=None)
+_setting_lock: Final = Lock()
+
+
+class _Process:
+    """The settings of the process: of the environment as it was at the first read, then as code set them."""
+
+    __slots__ = ("config",)
+
+    def __init__(self) -> None:
+        self.config: Config | None = None
+
+
+_process: Final = _Process()
+
+
+def settings_now() -> Config:
+    """All settings in force here: of the context, else of the process."""
+    base = _process.config or _load()
+    over = _here.get()
+    if over is None:
+        return base
+    if over.base is not base:
+        over.base, over.now = base, _with(base, over.changed)
+    return over.now
+
+
+def _load() -> Config:
+    """Read the environment, once."""
+    with _setting_lock:
+        if _process.config is None:
+            _process.config = from_environment(os.environ)
+        return _process.config
 
 
 def from_environment(environment: Mapping[str, str]) -> Config:
-    """The settings that an environment gives."""
-    found: dict[str, Value] = {}
-    for name, f in _NAMES.items():
-        for key in (f"INTAGLIO_{name.upper()}", str(f.metadata["short"])):
-            if key and key in environment:
-                found[name] = _parse(name, environment[key])
-                break
-    return replace(Config(), **found)  # pyright: ignore[reportArgumentType] -- each parsed by its field's type
+    """The settings that an environment gives; INTAGLIO_NAME goes before the short name.
+
+    Raises: ConfigError if a value cannot be read.
+    """
+    found = {name: _parse(key, name, environment[key]) for key, name in _BY_KEY.items() if key in environment}
+    return _with(Config(), found)
 
 
-class _Settings:
-    """The settings in force: of the current context, else of the process."""
+def _with(base: Config, changed: Mapping[str, Value]) -> Config:
+    """The settings with some changed."""
+    return replace(base, **changed)
 
-    __slots__ = ("_base",)
 
-    def __init__(self) -> None:
-        self._base: Config | None = None
+def _parse(key: str, name: str, text: str) -> Value:
+    """The value of a setting from its text; `key` is how the user called it."""
+    default = _FIELDS[name].default
+    if isinstance(default, str):
+        return text
+    word = text.strip().lower()
+    if isinstance(default, bool):
+        if word not in _TRUE | _FALSE:
+            raise ConfigError(f"config: {key} must be 0 or 1; got {text!r}.")
+        return word in _TRUE
+    try:
+        value = int(word or "0")
+    except ValueError:
+        raise ConfigError(f"config: {key} must be a whole number; got {text!r}.") from None
+    return _in_range(key, name, value)
 
-    @property
-    def now(self) -> Config:
-        """The settings in force here."""
-        found = _current.get()
-        if found is not None:
-            return found
-        if self._base is None:
-            self._base = from_environment(os.environ)
-        return self._base
 
-    def set(self, **settings: Value) -> None:
-        """Change settings of the process (and of the current context, if it has its own)."""
-        changed = _checked(settings)
-        here = _current.get()
-        self._base = replace(self._base or from_environment(os.environ), **changed)  # pyright: ignore[reportArgumentType]
-        if here is not None:
-            _current.set(replace(here, **changed))  # pyright: ignore[reportArgumentType]
-
-    def __getattr__(self, name: str) -> Value:
-        if name in _NAMES:
-            return getattr(self.now, name)
-        raise AttributeError(f"config: no setting {name!r}; there are {', '.join(_NAMES)}.")
+def _in_range(key: str, name: str, value: int) -> int:
+    """The value, if the setting may have it."""
+    least = int(_FIELDS[name].metadata["least"])
+    if value < least:
+        raise ConfigError(f"config: {key} must be at least {least}; got {value}.")
+    return value
 
 
 def _checked(settings: Mapping[str, Value]) -> dict[str, Value]:
-    """Settings by field name; capitals and short names are accepted."""
+    """Settings by field name, of their fields' types; names in capitals and text as in the environment are accepted."""
     changed: dict[str, Value] = {}
     for key, value in settings.items():
-        name = key.lower()
-        if name not in _NAMES:
-            raise AttributeError(f"config: no setting {key!r}; there are {', '.join(_NAMES)}.")
-        default = _NAMES[name].default
-        changed[name] = bool(value) if isinstance(default, bool) else value
+        name = _BY_KEY.get(key, key.lower())
+        if name not in _FIELDS:
+            raise ConfigError(f"config: no setting {key!r}; there are {', '.join(_FIELDS)}.")
+        default = _FIELDS[name].default
+        if isinstance(value, str):
+            changed[name] = _parse(key, name, value)
+        elif isinstance(default, str):
+            raise ConfigError(f"config: {key} must be text; got {value!r}.")
+        elif isinstance(default, bool):
+            changed[name] = bool(value)
+        else:
+            changed[name] = _in_range(key, name, int(value))
     return changed
 
 
-config: Final = _Settings()
+if TYPE_CHECKING:
+    _Fields = Config  # so that `config.debug` has its field's type
+else:
+    _Fields = object
 
 
-class Context(ContextDecorator):
-    """Settings for the duration of a block or function: `with Context(DEBUG=2): ...`.
+class Settings(_Fields):
+    """The settings in force, as attributes: of the current context, else set by code, else of the environment."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Hold nothing: values live in the context and in the process."""
+
+    def set(self, **settings: Value) -> None:
+        """Change settings of the process, and of the current context if it has its own.
+
+        Raises: ConfigError for an unknown name or a value of the wrong kind; then nothing is changed.
+        """
+        changed = _checked(settings)
+        _load()
+        with _setting_lock:
+            base = _process.config = _with(_process.config or Config(), changed)
+        over = _here.get()
+        if over is not None:
+            mine = {**over.changed, **{name: value for name, value in changed.items() if name in over.changed}}
+            _here.set(_Override(mine, base, _with(base, mine)))
+
+    def __getattr__(self, name: str) -> Value:
+        raise AttributeError(f"config: no setting {name!r}; there are {', '.join(_FIELDS)}.")
+
+    def __setattr__(self, name: str, value: Value) -> None:
+        raise AttributeError(f"config: settings are changed by config.set({name}={value!r}) or Context(...).")
+
+    def __repr__(self) -> str:
+        return repr(settings_now())
+
+
+def _reader(name: str) -> property:
+    """A property that reads one setting: one look at the context, one at the process."""
+    of: Callable[[Config], Value] = attrgetter(name)
+    get, process, now = _here.get, _process, settings_now
+
+    def read(_: Settings) -> Value:
+        return of(process.config or now()) if get() is None else of(now())
+
+    return property(read, doc=str(_FIELDS[name].metadata["help"]))
+
+
+for _name in _FIELDS:
+    setattr(Settings, _name, _reader(_name))
+
+config: Final = Settings()
+
+
+class Context:
+    """Settings for the duration of a block or of a function's calls: `with Context(DEBUG=2): ...`.
 
     Examples:
         >>> from intaglio import Context, config
         >>> with Context(DEBUG=2):
         ...     config.debug
         2
+        >>> @Context(beam=4)
+        ... def tuned():
+        ...     return config.beam
+        >>> tuned(), config.beam
+        (4, 0)
     """
 
+    __slots__ = ("_changed", "_tokens")
+
     def __init__(self, **settings: Value) -> None:
-        self._settings: Final = _checked(settings)
-        self._tokens: Final[list[Token[Config | None]]] = []
+        self._changed: Final = _checked(settings)
+        self._tokens: Final[list[Token[_Override | None]]] = []
 
     def __enter__(self) -> Context:
         """Put the settings in force."""
-        self._tokens.append(_current.set(replace(config.now, **self._settings)))  # pyright: ignore[reportArgumentType]
+        outer = _here.get()
+        changed = self._changed if outer is None else {**outer.changed, **self._changed}
+        base = _process.config or _load()
+        self._tokens.append(_here.set(_Override(changed, base, _with(base, changed))))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Restore what was in force."""
-        _current.reset(self._tokens.pop())
+        _here.reset(self._tokens.pop())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function with the settings in force at each call, on whatever thread."""
+
+        @wraps(function)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+            with Context(**self._changed):
+                return function(*args, **kwargs)
+
+        return inside
 
 
 def getenv(name: str, default: Value = 0) -> Value:
-    """A setting by its environment name, or any environment variable, with the type of `default`."""
-    if name.lower() in _NAMES:
-        return getattr(config, name.lower())
+    """A setting in force by its environment name; of any other environment variable its text, as the default's kind.
+
+    Raises: ConfigError if the text cannot be read as the default's kind.
+    """
+    setting = _BY_KEY.get(name, name.lower())
+    if setting in _FIELDS:
+        return getattr(settings_now(), setting)
     text = os.environ.get(name)
-    if text is None:
-        return default
-    convert: Callable[[str], Value] = type(default)
-    return convert(text)
+    if text is None or isinstance(default, str):
+        return default if text is None else text
+    if isinstance(default, bool):
+        return text.strip().lower() not in _FALSE
+    try:
+        return int(text.strip() or "0")
+    except ValueError:
+        raise ConfigError(f"config: {name} must be a whole number; got {text!r}.") from None
+
+
+def settings_table() -> str:
+    """The table of all settings in Markdown: what docs/settings.md shows."""
+    rows = ["| setting | environment | default | meaning |", "|---|---|---|---|"]
+    for name, f in _FIELDS.items():
+        short = f" or `{f.metadata['short']}`" if f.metadata["short"] else ""
+        default = "(empty)" if f.default == "" else f"`{f.default}`"
+        rows.append(f"| `{name}` | `INTAGLIO_{name.upper()}`{short} | {default} | {f.metadata['help']} |")
+    return "\n".join(rows) + "\n"

@@ -45,6 +45,10 @@ class GradError(IntaglioError, RuntimeError):
     """A gradient that cannot be taken."""
 
 
+class ConfigError(IntaglioError, ValueError):
+    """A setting that does not exist, or a value that it cannot have."""
+
+
 class CompileError(IntaglioError, RuntimeError):
     """Source that a compiler refused; `source` and `log` keep both sides."""
 
@@ -55,4 +59,12 @@ class CompileError(IntaglioError, RuntimeError):
 
 
 class InternalError(IntaglioError, AssertionError):
-    """A bug in Intaglio: please report the message."""
+    """A bug in Intaglio, not in the user's program; `ir` keeps the graph or code where it showed."""
+
+    def __init__(self, message: str = "", ir: str = "") -> None:
+        super().__init__(message)
+        self.ir: Final = ir
+
+    def __str__(self) -> str:
+        where = f"\n{self.ir}" if self.ir else ""
+        return f"{super().__str__()}\nThis is a bug in Intaglio: please report it with this message.{where}"

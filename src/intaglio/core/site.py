@@ -6,14 +6,18 @@ import os
 import sys
 from typing import Final
 
-_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def user_site() -> tuple[str, int] | None:
     """File and line of the nearest caller outside this package."""
     frame = sys._getframe(1)  # noqa: SLF001 -- the one cheap way to the caller's line
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
-            return frame.f_code.co_filename, frame.f_lineno
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
+
+
+# Taken from the code object itself: it is spelled as the files of all other frames are.
+_PACKAGE: Final = os.path.dirname(os.path.dirname(user_site.__code__.co_filename)) + os.sep

@@ -179,6 +179,8 @@ class Index:
 
     def unflatten(self, position: Node, shape: tuple[int, ...]) -> tuple[Node, ...]:
         """The index tuple of a row-major position that is within the shape."""
+        if 0 in shape:
+            return (number(0),) * len(shape)  # no position exists: nothing is ever read there
         found: list[Node] = []
         for extent in reversed(shape[1:]):
             found.append(self.mod(position, extent))

@@ -92,10 +92,11 @@ class _Kernel:
         for node in statements:
             if groups and isinstance(node.op, Store) and isinstance(groups[-1][0].op, Store):
                 others = groups[-1]
-                same = others[0].src[0].shape == node.src[0].shape
+                same = others[0].src[0].shape == node.src[0].shape and not _has_scan(node) and not _has_scan(others[0])
                 written = {_group(o.src[0]) for o in others}
-                reads = _groups_read(node)
-                if same and not (reads & written) and _group(node.src[0]) not in written and not _has_scan(node):
+                before = set().union(*(_groups_read(o) for o in others))
+                own = _group(node.src[0])
+                if same and not (_groups_read(node) & written) and own not in written and own not in before:
                     others.append(node)
                     continue
             groups.append([node])

@@ -105,7 +105,7 @@ class _Materialize:
             if node in self.done and node is not root:
                 made[node] = self.done[node]
                 continue
-            body = rebuild(node, tuple(made[s] for s in node.src)) if node.src else node
+            body = _rebuilt(node, tuple(made[s] for s in node.src)) if node.src else node
             if node in chosen and node is not root:
                 body = self._buffer(node, body)
             made[node] = body
@@ -176,6 +176,16 @@ class _Materialize:
             chosen.add(node)
         elif isinstance(node.op, Cast) and not (isinstance(node.src[0].op, Window) and isinstance(node.src[0].src[0].op, Buffer)):
             chosen.add(node)
+
+
+def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
+    """A node over new inputs; a view of what now is a whole buffer is a view of the buffer."""
+    op = node.op
+    if isinstance(op, Window) and len(src) == 1 and src[0] is not node.src[0]:
+        inner = src[0]
+        if isinstance(inner.op, Window) and isinstance(inner.src[0].op, Buffer) and inner.op.view.is_contiguous and inner.op.view.offset == 0:
+            return window(op.view, inner.src[0])
+    return rebuild(node, src)
 
 
 def split_root(statement: Write) -> list[Statement]:
@@ -319,6 +329,9 @@ def _inputs(
 
 def _reshaped(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> Axes:
     """The loops of each axis before a reshape, given those after: runs of axes of equal size depend on each other."""
+    if 0 in old:
+        every: frozenset[int] = frozenset().union(*axes) if axes else frozenset()
+        return (every,) * len(old)
     result: list[frozenset[int]] = []
     j = 0
     i = 0

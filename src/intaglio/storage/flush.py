@@ -277,11 +277,13 @@ class Flush:
         observed = self._observed()
         items: list[reroll.Item] = []
         last: dict[Storage, int] = {}
+        prior: dict[Storage, int] = {}
 
         def emit() -> None:
-            for group in reroll.roll(items):
+            for group in reroll.roll(items, prior):
                 self._group(group)
             items.clear()
+            prior.update(last)
             last.clear()
 
         for storage, entry in entries:
@@ -295,6 +297,7 @@ class Flush:
             if item is None:
                 emit()
                 self._single(storage, entry)
+                prior[storage] = entry.sequence
             else:
                 last[storage] = entry.sequence
                 items.append(item)
@@ -332,7 +335,7 @@ class Flush:
                     self._kinds[key] = kind
                 return reroll.Item(entry.sequence, kind, entry.offset, entry.holes)
             case Entry(indices=()) if entry.combine == "set":
-                found = of_node(entry.value)
+                found = of_node(entry.value, realized)
                 if found is None or not supports(found[0]):
                     return None
                 view = entry.view
@@ -358,9 +361,8 @@ class Flush:
             case reroll.Single(item=item):
                 storage, entry = self._items[id(item)]
                 self._single(storage, entry)
-            case reroll.Parallel(runs=runs, last=last):
-                storages = {run.kind.storage for run in runs}
-                for storage in storages:
+            case reroll.Parallel(runs=runs, ends=ends):
+                for storage in ends:
                     self.home(storage)
                 start = len(self.program.statements)
 
@@ -373,12 +375,12 @@ class Flush:
 
                 for run in runs:
                     self._add(whole_write(run, reader, self.home(run.kind.storage)))
-                for storage in storages:
+                for storage, last in ends.items():
                     self._mark(storage, last)
-            case reroll.Sequential(runs=runs, last=last):
+            case reroll.Sequential(ends=ends):
                 self._add(Turns(group, self.home).repeat())
-                for run in runs:
-                    self._mark(run.kind.storage, last)
+                for storage, last in ends.items():
+                    self._mark(storage, last)
 
     def _single(self, storage: Storage, entry: AnyEntry) -> None:
         """One entry as one statement."""

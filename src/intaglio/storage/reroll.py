@@ -80,7 +80,7 @@ class Parallel:
     """Runs none of whose reads sees a write of the group: whole-array writes, in this order."""
 
     runs: list[Run]
-    last: int
+    ends: dict[Storage, int]  # the number of the last write of each storage in the group
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Sequential:
     count: int
     runs: list[Run]
     selector: list[int] | None
-    last: int
+    ends: dict[Storage, int]  # the number of the last write of each storage in the group
 
 
 @dataclass(slots=True)
@@ -108,18 +108,22 @@ class Single:
 Group: TypeAlias = Parallel | Sequential | Single
 
 
-def roll(items: Sequence[Item]) -> list[Group]:
-    """The items, in program order, as groups that may run one after the other."""
+def roll(items: Sequence[Item], prior: dict[Storage, int]) -> list[Group]:
+    """The items, in program order, as groups that may run one after the other.
+
+    Args:
+        prior: The number of the last write of each storage before these items.
+    """
     groups: list[Group] = []
     for component in _components(items):
-        groups.extend(_roll_component(component))
+        groups.extend(_roll_component(component, prior))
     groups.sort(key=_last)
     return groups
 
 
 def _last(group: Group) -> int:
     """The number of the last write of a group."""
-    return group.item.sequence if isinstance(group, Single) else group.last
+    return group.item.sequence if isinstance(group, Single) else max(group.ends.values())
 
 
 def _components(items: Sequence[Item]) -> list[list[Item]]:
@@ -147,14 +151,17 @@ def _components(items: Sequence[Item]) -> list[list[Item]]:
     return list(parts.values())
 
 
-def _roll_component(items: list[Item]) -> list[Group]:
+def _roll_component(items: list[Item], prior: dict[Storage, int]) -> list[Group]:
     """One component, as few groups as its dependences allow."""
     groups: list[Group] = []
-    for stretch in _stretches(items):
+    for stretch in _stretches(items, prior):
         if len(stretch) == 1:
             groups.append(Single(stretch[0], "one entry"))
             continue
         flows = _has_flow(stretch)
+        if not flows and len({id(item.kind) for item in stretch}) == len(stretch):
+            groups.extend(Single(item, "the only one of its kind") for item in stretch)
+            continue
         if not flows:
             rolled = _parallel(stretch)
             if rolled is not None:
@@ -167,30 +174,60 @@ def _roll_component(items: list[Item]) -> list[Group]:
     return groups
 
 
-def _stretches(items: list[Item]) -> list[list[Item]]:
-    """Items cut where one reads a value older than a write of the stretch that came before it, or overlaps itself."""
+def _stretches(items: list[Item], prior: dict[Storage, int]) -> list[list[Item]]:
+    """Items cut so that in each stretch either every read sees what was there at its start, or every read is current.
+
+    A read older than a write before it observes the moment between: no stretch has writes on both sides of one that
+    matters, so that the moment is the end of some stretch.
+    """
+    observed = _observed(items)
     stretches: list[list[Item]] = []
     current: list[Item] = []
-    last_write: dict[Storage, int] = {}
-    flowing = False
+    last: dict[object, int] = {}
+    flows = stales = False
+    earlier: dict[object, int] = dict(prior)  # the last writes before the current stretch
     for item in items:
-        stale = False
+        flow = stale = outdated = False
         for step, hole in item.kind.reads:
-            storage = step.storage
-            newest = last_write.get(storage, -1)  # pyright: ignore[reportArgumentType] -- steps hold storages
-            stamp = item.holes[hole + 1]
-            if newest > stamp and flowing:
-                stale = True
-            elif 0 <= newest <= stamp:
-                flowing = True
-        if stale:
-            stretches.append(current)
-            current, last_write, flowing = [], {}, False
+            if earlier.get(step.storage, -1) > item.holes[hole + 1]:
+                outdated = True
+            newest = last.get(step.storage)
+            if newest is not None:
+                if newest <= item.holes[hole + 1]:
+                    flow = True
+                else:
+                    stale = True
+        before = last.get(item.storage)
+        between = before is not None and any(before <= s < item.sequence for s in observed.get(item.storage, ()))
+        if outdated or between or (flow or flows) and (stale or stales):
+            if current:
+                stretches.append(current)
+            earlier.update(last)
+            current, last, flows, stales = [], {}, False, False
+            flow = stale = False
+            if any(earlier.get(step.storage, -1) > item.holes[hole + 1] for step, hole in item.kind.reads):
+                stretches.append([item])  # it reads what an earlier stretch has overwritten: alone, by its own stamps
+                earlier[item.storage] = item.sequence
+                continue
         current.append(item)
-        last_write[item.storage] = item.sequence
+        flows, stales = flows or flow, stales or stale
+        last[item.storage] = item.sequence
     if current:
         stretches.append(current)
     return stretches
+
+
+def _observed(items: list[Item]) -> dict[object, list[int]]:
+    """For each storage, the moments between two of its writes that a read after the second one still sees."""
+    newest: dict[object, int] = {}
+    found: dict[object, list[int]] = {}
+    for item in items:
+        for step, hole in item.kind.reads:
+            stamp = int(item.holes[hole + 1])
+            if newest.get(step.storage, -1) > stamp and stamp >= items[0].sequence:
+                found.setdefault(step.storage, []).append(stamp)
+        newest[item.storage] = item.sequence
+    return found
 
 
 def _bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
@@ -288,7 +325,12 @@ def _parallel(items: list[Item]) -> Parallel | None:
         else:
             return None
     kept.sort(key=lambda run: run.numbers[0])
-    return Parallel(kept, items[-1].sequence)
+    return Parallel(kept, _ends(items))
+
+
+def _ends(items: Sequence[Item]) -> dict[Storage, int]:
+    """The number of the last write of each storage."""
+    return {item.storage: item.sequence for item in items}
 
 
 def _same_grid(runs: list[Run], region: tuple[int, int]) -> bool:
@@ -368,8 +410,10 @@ def _sequential(items: list[Item]) -> list[Group]:
     kinds = {run.kind: k for k, run in enumerate(runs)}
     order = np.array([kinds[item.kind] for item in items])
     period = _period(order)
+    if period is None and len(items) < 2 * len(runs):
+        return [Single(item, "too few entries of its kind") for item in items]
     if period is None:
-        return [Sequential(len(items), runs, order.tolist(), items[-1].sequence)]
+        return [Sequential(len(items), runs, order.tolist(), _ends(items))]
     turns = len(items) // period
     body: list[Run] = []
     for place in range(period):
@@ -381,7 +425,7 @@ def _sequential(items: list[Item]) -> list[Group]:
             run.holes.append(item.holes)
         body.append(run)
     rest = items[turns * period :]
-    groups: list[Group] = [Sequential(turns, body, None, items[turns * period - 1].sequence)]
+    groups: list[Group] = [Sequential(turns, body, None, _ends(items[: turns * period]))]
     return groups + [Single(item, "the rest of a rolled loop") for item in rest]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -118,8 +119,8 @@ def _flatten(root: Skeleton) -> Pattern:
     return Pattern(tuple(steps))
 
 
-def of_node(root: Node) -> tuple[Pattern, tuple[Hole, ...]] | None:
-    """The pattern and holes of a payload node, or None where it is too large to be the body of a loop."""
+def of_node(root: Node, kept: Container[Node]) -> tuple[Pattern, tuple[Hole, ...]] | None:
+    """The pattern and holes of a payload node; None where it is too large to be a loop's body, or reads a kept value."""
     steps: list[Step] = []
     holes: list[Hole] = []
     index: dict[Node, int] = {}
@@ -128,6 +129,8 @@ def of_node(root: Node) -> tuple[Pattern, tuple[Hole, ...]] | None:
             case Const() as op:
                 steps.append(Step("number", node.dtype))
                 holes.append(op.value)
+            case Read() if node in kept:
+                return None
             case Read(storage=storage, view=view, stamp=stamp):
                 steps.append(Step("read", node.dtype, view.shape, view.strides, storage))
                 holes += (view.offset, stamp)

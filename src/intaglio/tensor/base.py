@@ -98,8 +98,7 @@ class TensorBase(ScalarHandle):
             assert self._skeleton is not None
             self._node = scalar_node(self._skeleton.pattern(), self._holes, self._skeleton.dtype)
             self._skeleton = self._holes = None
-        assert self._node is not None
-        return self._node
+        return self._node if self._node is not None else self._value()
 
     def _value(self) -> Node:
         """The value as of now, as a node."""

@@ -6,6 +6,7 @@ from intaglio.core.config import getenv as getenv
 from intaglio.core.dtypes import DType as DType
 from intaglio.core.dtypes import dtypes as dtypes
 from intaglio.core.trace import GlobalCounters as GlobalCounters
+from intaglio.tensor.gradients import no_grad as no_grad
 from intaglio.tensor.tensor import Tensor as Tensor
 
 __version__ = "0.1.0"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from intaglio.core.errors import DTypeError
 
@@ -14,62 +14,51 @@ if TYPE_CHECKING:
     import numpy as np
 
 Number = int | float | bool
+Kind = Literal["bool", "int", "uint", "float"]
+Flag = bool  # what `bool` means inside `dtypes`
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DType:
     """One element type. There is one object for each, compared by identity.
 
-    `exponent` and `mantissa` are the bits of a float's two fields (0 for other kinds).
+    `exponent` and `mantissa` are the bits of a float's two fields (0 for other kinds); `struct_code` is empty where
+    `struct` has none. `min` and `max` are infinite for floats (`largest` is their highest finite value).
     """
 
     name: str
-    kind: str  # "bool", "int", "uint" or "float"
+    kind: Kind
     bits: int
     exponent: int = 0
     mantissa: int = 0
     struct_code: str = ""
+    itemsize: int = field(init=False)  # bytes of one element in memory
+    is_float: bool = field(init=False)
+    is_int: bool = field(init=False)  # signed or not
+    is_unsigned: bool = field(init=False)
+    is_bool: bool = field(init=False)
+    min: Number = field(init=False)
+    max: Number = field(init=False)
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element in memory."""
-        return self.bits // 8
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it is a floating-point type."""
-        return self.kind == "float"
-
-    @property
-    def is_int(self) -> bool:
-        """Whether it is an integer type, signed or not."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_unsigned(self) -> bool:
-        """Whether it is an unsigned integer type."""
-        return self.kind == "uint"
-
-    @property
-    def is_bool(self) -> bool:
-        """Whether it is bool."""
-        return self.kind == "bool"
-
-    @property
-    def min(self) -> Number:
-        """The lowest value (-inf for floats)."""
-        if self.kind == "float":
-            return -math.inf
-        return -(1 << (self.bits - 1)) if self.kind == "int" else False if self.kind == "bool" else 0
-
-    @property
-    def max(self) -> Number:
-        """The highest value (inf for floats)."""
-        if self.kind == "float":
-            return math.inf
-        if self.kind == "bool":
-            return True
-        return (1 << (self.bits - (self.kind == "int"))) - 1
+    def __post_init__(self) -> None:
+        """Fill in what follows from the kind and the width."""
+        limits: dict[Kind, tuple[Number, Number]] = {
+            "bool": (False, True),
+            "int": (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
+            "uint": (0, (1 << self.bits) - 1),
+            "float": (-math.inf, math.inf),
+        }
+        derived = {
+            "itemsize": self.bits // 8,
+            "is_float": self.kind == "float",
+            "is_int": self.kind in ("int", "uint"),
+            "is_unsigned": self.kind == "uint",
+            "is_bool": self.kind == "bool",
+            "min": limits[self.kind][0],
+            "max": limits[self.kind][1],
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @property
     def largest(self) -> float:
@@ -91,9 +80,9 @@ class DType:
 
     def wrap(self, value: Number) -> Number:
         """A Python number as a value of this dtype: integers wrap, floats round to nearest even."""
-        if self.kind == "float":
+        if self.is_float:
             return self._round(value)
-        if self.kind == "bool":
+        if self.is_bool:
             return value != 0
         if isinstance(value, float):
             return self.convert(value, dtypes.float64)
@@ -102,24 +91,19 @@ class DType:
 
     def _round(self, value: Number) -> float:
         """The nearest value of this float type; overflow gives an infinity (NaN in e4m3, which has none)."""
-        if isinstance(value, int):
-            try:
-                wide = float(value)
-            except OverflowError:
-                wide = math.inf if value > 0 else -math.inf
-            if self is not dtypes.float64 and abs(value) > 1 << 53 and int(wide) != value and math.isfinite(wide):
-                wide = math.nextafter(wide, math.inf if value > int(wide) else -math.inf) if _is_halfway(wide, self) else wide
-            value = wide
+        value = self._widen(value) if isinstance(value, int) else value
         if self.bits == 64 or value == 0.0 or value != value:
             return float(value)
         if math.isinf(value):
             return math.nan if self is dtypes.float8_e4m3 else value
-        if self.bits == 32:
+        if self.struct_code:
             try:
-                return struct.unpack("<f", struct.pack("<f", value))[0]
+                return struct.unpack("<" + self.struct_code, struct.pack("<" + self.struct_code, value))[0]
             except OverflowError:
                 return math.copysign(math.inf, value)
         _, power = math.frexp(value)
+        if power > self.bias + 2:  # beyond every format; the rest is judged after rounding
+            return math.nan if self is dtypes.float8_e4m3 else math.copysign(math.inf, value)
         least = max(power - 1, 1 - self.bias) - self.mantissa
         rounded = math.ldexp(float(round(math.ldexp(value, -least))), least)
         if rounded == 0.0:
@@ -127,6 +111,22 @@ class DType:
         if abs(rounded) > self.largest:
             return math.nan if self is dtypes.float8_e4m3 else math.copysign(math.inf, value)
         return rounded
+
+    def _widen(self, value: int) -> float:
+        """The double nearest to an integer, moved off the halfway points of this type that it does not lie on.
+
+        Rounding the result to this type is then rounding the integer once.
+        """
+        try:
+            wide = float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+        if self.bits == 64 or -(1 << 53) <= value <= 1 << 53 or int(wide) == value:
+            return wide
+        _, power = math.frexp(wide)
+        if math.ldexp(wide, self.mantissa + 2 - power) % 2 != 1:
+            return wide
+        return math.nextafter(wide, math.inf if value > int(wide) else -math.inf)
 
     def to_bits(self, value: Number) -> int:
         """The bit pattern of a value of this dtype."""
@@ -210,12 +210,6 @@ class DType:
         return _by_name, (self.name,)
 
 
-def _is_halfway(wide: float, dtype: DType) -> bool:
-    """Whether a float lies half way between two values of a narrower type (so that rounding twice could err)."""
-    _, power = math.frexp(wide)
-    return math.ldexp(wide, dtype.mantissa + 2 - power) % 2 == 1
-
-
 class dtypes:  # noqa: N801 -- the name that PyTorch and tinygrad users know
     """All element types, under their names and usual aliases."""
 
@@ -251,46 +245,45 @@ class dtypes:  # noqa: N801 -- the name that PyTorch and tinygrad users know
 
     default_float: Final = float32
     default_int: Final = int64
-    all: ClassVar[tuple[DType, ...]] = (
-        bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
-        float8_e4m3, float8_e5m2, float16, bfloat16, float32, float64,
-    )  # fmt: skip
+    ints: ClassVar[tuple[DType, ...]] = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+    floats: ClassVar[tuple[DType, ...]] = (float8_e4m3, float8_e5m2, float16, bfloat16, float32, float64)
+    all: ClassVar[tuple[DType, ...]] = (bool, *ints, *floats)  # noqa: A003 -- the field's word
 
     @staticmethod
-    def is_float(dtype: DType) -> object:
+    def is_float(dtype: DType) -> Flag:
         """Whether a dtype is a floating-point type."""
         return dtype.is_float
 
     @staticmethod
-    def is_int(dtype: DType) -> object:
+    def is_int(dtype: DType) -> Flag:
         """Whether a dtype is an integer type."""
         return dtype.is_int
 
     @staticmethod
-    def is_unsigned(dtype: DType) -> object:
+    def is_unsigned(dtype: DType) -> Flag:
         """Whether a dtype is an unsigned integer type."""
         return dtype.is_unsigned
 
     @staticmethod
     def from_py(value: object) -> DType:
-        """The dtype that a Python number has by itself: bool, int64 or float32."""
-        if value.__class__ is True.__class__:
-            return dtypes.bool
-        return dtypes.default_float if isinstance(value, 0.0.__class__) else dtypes.default_int
+        """The dtype that a Python number has by itself: bool, int64 or float32.
+
+        Raises: DTypeError if it is no bool, int or float.
+        """
+        return _dtype_of_number(value)
 
     @staticmethod
     def from_numpy(numpy_dtype: object) -> DType:
-        """The dtype of a NumPy array.
+        """The dtype of a NumPy array's dtype (or of anything that NumPy takes for one).
 
-        Raises: DTypeError if there is none.
+        Raises: DTypeError if there is none, or its bytes are swapped.
         """
-        return _from_numpy(str(numpy_dtype))
+        return _from_numpy(str(numpy_dtype)) or _from_numpy_like(numpy_dtype)
 
 
 _NAMES: Final = {dtype.name: dtype for dtype in dtypes.all}
 _NUMPY: Final = {"float8_e4m3": "float8_e4m3fn"}
 _ORDER: Final = {"bool": 0, "uint": 1, "int": 1, "float": 2}
-_FLOATS: Final = (dtypes.float8_e4m3, dtypes.float8_e5m2, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
 
 def _by_name(name: str) -> DType:
@@ -311,40 +304,94 @@ def _numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
 
 
 @cache
-def _from_numpy(name: str) -> DType:
+def _from_numpy(name: str) -> DType | None:
     """The dtype whose NumPy name is `name`."""
-    found = {_NUMPY.get(n, n): d for n, d in _NAMES.items()}.get(name)
+    return {_NUMPY.get(n, n): d for n, d in _NAMES.items()}.get(name)
+
+
+def _from_numpy_like(numpy_dtype: object) -> DType:
+    """The dtype of what only NumPy understands (`np.float32`, "f4", "<i8", float)."""
+    import numpy as np
+
+    try:
+        known = np.dtype(numpy_dtype)  # pyright: ignore[reportArgumentType, reportCallIssue] -- any object
+        found = _from_numpy(known.name) if known.isnative else None
+    except TypeError:
+        found = None
     if found is None:
-        raise DTypeError(f"dtype: no element type for NumPy's {name}; known are {', '.join(_NAMES)}. Convert it first?")
+        raise DTypeError(
+            f"dtype: NumPy's dtype must be one of {', '.join(_NAMES)}, in native byte order; got {numpy_dtype}. "
+            "Convert it with astype first?"
+        )
     return found
+
+
+def _dtype_of_number(value: object) -> DType:
+    """The dtype of a number by itself; NumPy's numbers that are no Python numbers have their own."""
+    if isinstance(value, bool):
+        return dtypes.bool
+    if isinstance(value, int):
+        return dtypes.default_int
+    if isinstance(value, float):
+        return dtypes.default_float
+    own = getattr(value, "dtype", None)
+    if own is not None:
+        return dtypes.from_numpy(own)
+    raise DTypeError(f"dtype: a number must be a bool, int or float; got {type(value).__name__}.")
 
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The dtype in which two tensors of dtypes a and b meet: PyTorch's lattice."""
+    """The dtype in which two tensors meet.
+
+    PyTorch's lattice, which refuses uint16 to uint64 and the 8-bit floats; here an unsigned type meets a signed one in
+    the narrowest signed type that holds both (uint64 in the default float), and two 8-bit floats meet in float32.
+    """
     if a is b:
         return a
-    first, second = _ORDER[a.kind], _ORDER[b.kind]
-    if first != second:
-        return a if first > second else b
-    if a.kind == "float":
-        if a.bits == b.bits:
-            return dtypes.float32
-        narrow, wide = sorted((a, b), key=lambda d: d.bits)
-        return dtypes.float32 if narrow.bits == 8 and wide.bits == 8 else wide
+    if _ORDER[a.kind] != _ORDER[b.kind]:
+        return a if _ORDER[a.kind] > _ORDER[b.kind] else b
+    if a.is_float:
+        return dtypes.float32 if a.bits == b.bits else _wider(a, b)
     if a.kind == b.kind:
-        return a if a.bits > b.bits else b
+        return _wider(a, b)
     signed, unsigned = (a, b) if a.kind == "int" else (b, a)
     if signed.bits > unsigned.bits:
         return signed
-    return {8: dtypes.int16, 16: dtypes.int32, 32: dtypes.int64, 64: dtypes.float32}[unsigned.bits]
+    return {8: dtypes.int16, 16: dtypes.int32, 32: dtypes.int64, 64: dtypes.default_float}[unsigned.bits]
+
+
+def _wider(a: DType, b: DType) -> DType:
+    """The one with more bits."""
+    return a if a.bits > b.bits else b
 
 
 @cache
 def promote_weak(dtype: DType, scalar: type) -> DType:
     """The dtype in which a tensor meets a Python number: the tensor's, unless the number's category is higher."""
-    if scalar is bool:
+    if issubclass(scalar, bool):
         return dtype
-    if scalar is int:
+    if issubclass(scalar, int):
         return dtypes.default_int if dtype.is_bool else dtype
-    return dtype if dtype.is_float else dtypes.default_float
+    if issubclass(scalar, float):
+        return dtype if dtype.is_float else dtypes.default_float
+    raise DTypeError(f"dtype: a number must be a bool, int or float; got {scalar.__name__}.")
+
+
+def result_type(*operands: DType | Number) -> DType:
+    """The dtype in which tensors (given by dtype) and Python numbers meet; numbers are weak.
+
+    Raises: DTypeError if there is no operand, or one is no dtype, bool, int or float.
+    """
+    strong = [operand for operand in operands if isinstance(operand, DType)]
+    weak = [operand for operand in operands if not isinstance(operand, DType)]
+    if not strong:
+        if not weak:
+            raise DTypeError("result_type: there must be an operand; got none.")
+        return max((_dtype_of_number(number) for number in weak), key=lambda dtype: _ORDER[dtype.kind])
+    found = strong[0]
+    for dtype in strong[1:]:
+        found = promote(found, dtype)
+    for number in weak:
+        found = promote_weak(found, type(number))
+    return found

@@ -7,10 +7,9 @@ import sys
 from typing import Final
 
 
-
 def user_site() -> tuple[str, int] | None:
     """File and line of the nearest caller outside this package."""
-    frame = sys._getframe(1)  # noqa: SLF001 -- the one cheap way to the caller's line
+    frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(_PACKAGE):

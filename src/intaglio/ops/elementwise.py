@@ -122,6 +122,18 @@ class Abs(Unary):
         return (mul(ct, sign(x)),)
 
 
+class Detach(Unary):
+    """The value itself, through which no gradient flows. It goes when the value is scheduled."""
+
+    name: ClassVar[str] = "detach"
+
+    def evaluate(self, x: Number) -> Number:
+        return x
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> Gradients:
+        return (None,)
+
+
 class Sqrt(Unary):
     """The square root; NaN below zero."""
 
@@ -739,6 +751,7 @@ class Atan2(Binary):
 
 
 NEG, NOT, ABS, SQRT, FLOOR, CEIL, TRUNC, ROUND = Neg(), Not(), Abs(), Sqrt(), Floor(), Ceil(), Trunc(), Round()
+DETACH = Detach()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
@@ -761,6 +774,11 @@ def bitcast(x: Node, dtype: DType) -> Node:
 def neg(x: Node) -> Node:
     """-x."""
     return make(NEG, x)
+
+
+def detach(x: Node) -> Node:
+    """x, through which no gradient flows."""
+    return make(DETACH, x)
 
 
 def not_(x: Node) -> Node:

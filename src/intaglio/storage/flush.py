@@ -12,7 +12,7 @@ from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
 from intaglio.ir.node import Node, make, rebuild
 from intaglio.ir.view import View
-from intaglio.ops.elementwise import Cast
+from intaglio.ops.elementwise import Cast, Detach
 from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, BufferRef, Read, const, window
 from intaglio.ops import movement
@@ -248,6 +248,8 @@ class Flush:
                     done[node] = read_at(ref, View.contiguous(dtypes.uint8, (ref.nbytes,)), 0)
                 case Assign():
                     done[node] = node
+                case Detach() if node.src[0] in done:
+                    done[node] = done[node.src[0]]
                 case _:
                     if ready or not node.src:
                         done[node] = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node

@@ -131,7 +131,7 @@ class TensorBase(ScalarHandle):
 
     # -- elements in loops
 
-    def _elements(self) -> tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]] | None:
+    def _elements(self) -> tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]:
         """(read skeleton, byte offset, strides, shape) for reads and writes of single elements."""
         found = self._element
         if found is None:
@@ -142,9 +142,8 @@ class TensorBase(ScalarHandle):
     def __getitem__(self: T, index: object) -> T:
         if index.__class__ is int:
             element = self._element or self._elements()
-            assert element is not None
             skeleton, offset, strides, shape = element
-            if len(shape) == 1:
+            if len(shape) == 1 and skeleton.storage.history is None:
                 n = shape[0]
                 i: int = index  # pyright: ignore[reportAssignmentType] -- its class was tested
                 if i < 0:
@@ -156,9 +155,8 @@ class TensorBase(ScalarHandle):
             i, j = index  # pyright: ignore[reportGeneralTypeIssues]
             if i.__class__ is int and j.__class__ is int:
                 element = self._element or self._elements()
-                assert element is not None
                 skeleton, offset, strides, shape = element
-                if len(shape) == 2:
+                if len(shape) == 2 and skeleton.storage.history is None:
                     if i < 0:
                         i += shape[0]
                     if j < 0:
@@ -203,9 +201,8 @@ class TensorBase(ScalarHandle):
         scalar = isinstance(value, TensorBase) and value._skeleton is not None
         if (number or scalar) and self._grad_state is None:
             element = self._element or self._elements()
-            assert element is not None
             place = _position(index, element[3])
-            if place is not None and self._storage is not None and getattr(self._storage, "history", None) is None:
+            if place is not None and self._storage is not None and self._storage.history is None:
                 if number:
                     self._write_number(place, value)  # pyright: ignore[reportArgumentType]
                 else:

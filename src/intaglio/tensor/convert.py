@@ -16,6 +16,7 @@ from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const
 from intaglio.storage.flush import flush, realized
 from intaglio.storage.storage import Storage
+from intaglio.tensor.gradients import DETACHED
 
 if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
@@ -186,6 +187,8 @@ def clone(self: Tensor) -> Tensor:
 def detach(self: Tensor) -> Tensor:
     """A tensor that shares this one's storage and takes no part in gradients."""
     storage, view = self._place()
-    return self.__class__._from_view(storage, view)
+    made = self.__class__._from_view(storage, view)
+    made._grad_state = DETACHED
+    return made
 
 

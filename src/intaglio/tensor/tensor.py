@@ -13,7 +13,8 @@ from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.node import Node
 from intaglio.ir.view import View
 from intaglio.storage.storage import Storage
-from intaglio.tensor import combine, convert, creation, elementwise, functional, indexing, matmul, movement, random, reduce
+from intaglio.ops import elementwise as node_ops
+from intaglio.tensor import combine, convert, creation, elementwise, functional, gradients, indexing, matmul, movement, random, reduce
 from intaglio.tensor.base import TensorBase, uop_of
 from intaglio.tensor.checks import remember_check
 
@@ -34,27 +35,46 @@ class Tensor(TensorBase):
         [1.0, 12.0, 13.0]
     """
 
-    __slots__ = ("grad",)
+    __slots__ = ("_grad",)
     __array_priority__ = 1000
     __hash__ = object.__hash__
     training: ClassVar[bool] = False
     bool_dtype: Final = dtypes.bool
-    grad: Tensor | None
 
     def __init__(
         self, data: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool | None = None
     ) -> None:
         creation.from_data(self, data, dtype, creation.device_name(device))
+        if requires_grad:
+            gradients.requires_grad_(self)
 
     # -- what the modules of functions use
 
     def _make(self, node: Node, *sources: Any) -> Tensor:
         """A computed tensor from others."""
-        return Tensor._from_node(node, self._device)
+        return gradients.mark(Tensor._from_node(node, self._device), node, sources)
 
     def _share(self, storage: Storage, view: View) -> Tensor:
         """A tensor on the same storage."""
-        return Tensor._from_view(storage, view)
+        made = Tensor._from_view(storage, view)
+        if self._grad_state is gradients.DETACHED:
+            made._grad_state = gradients.DETACHED
+        return made
+
+    def _value(self) -> Node:
+        node = super()._value()
+        if self._grad_state is gradients.DETACHED and self._storage is not None and self._storage.history is not None:
+            return node_ops.detach(node)
+        return node
+
+    def _place(self) -> tuple[Storage, View]:
+        if self._storage is None and self._grad_state is True:
+            node = self._node
+            found = super()._place()
+            if node is not None:
+                gradients.place(self, found[0], node)
+            return found
+        return super()._place()
 
     def _host(self) -> np.ndarray[Any, Any] | None:
         """The values where they are known without computing (host data not yet written over), else None."""
@@ -69,18 +89,39 @@ class Tensor(TensorBase):
 
     def _check_write(self, storage: Storage, *sources: Any) -> None:
         """Raise where a write is not allowed."""
+        gradients.check_write(storage)
 
     def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
         """Note a write for gradients."""
+        gradients.written(storage, view, node, (), sources)
 
     def _written_at(self, storage: Storage, view: View, indices: tuple[Node, ...], node: Node, *sources: Any) -> None:
         """Note a write at computed positions for gradients."""
+        gradients.written(storage, view, node, indices, sources)
 
     def _get(self, index: object) -> Tensor:
         return indexing.getitem(self, index)
 
     def _set(self, index: object, value: object) -> None:
         indexing.setitem(self, index, value)
+
+    # -- gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow through it."""
+        return gradients.is_tracked(self)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward sweeps have added up, or None."""
+        return getattr(self, "_grad", None)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad = value
+
+    requires_grad_, backward, gradient = gradients.requires_grad_, gradients.backward, gradients.gradient
 
     # -- properties
 

@@ -1,0 +1,1 @@
+"""Reverse mode: the cotangents of a graph, as a graph."""

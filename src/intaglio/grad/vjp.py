@@ -1,0 +1,206 @@
+"""Pullbacks of single nodes: from the cotangent of a value to those of its inputs. Pure, graph to graph."""
+
+from __future__ import annotations
+
+from intaglio.core.dtypes import dtypes
+from intaglio.core.errors import GradError
+from intaglio.ir.node import Node
+from intaglio.ir.view import View
+from intaglio.ops import elementwise as ops
+from intaglio.ops.elementwise import Elementwise
+from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
+from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, expand, flip, pad, permute, reshape, shrink
+from intaglio.ops.reduce import Reduce, Scan, reduce, scan
+
+Cotangents = list[Node | None]
+
+
+def pull(node: Node, ct: Node) -> Cotangents:
+    """The cotangents of a node's inputs; None for inputs that have none.
+
+    Raises: GradError if the op cannot be differentiated.
+    """
+    op = node.op
+    match op:
+        case Elementwise():
+            given = op.vjp(ct, node, *node.src)
+            return [None if g is None else _fit(g, s) for g, s in zip(given, node.src, strict=True)]
+        case Reshape():
+            return [reshape(ct, node.src[0].shape)]
+        case Permute(order=order):
+            return [permute(ct, tuple(order.index(a) for a in range(len(order))))]
+        case Expand():
+            return [_fit(ct, node.src[0])]
+        case Pad(pads=pads):
+            return [shrink(ct, tuple((a, a + n) for (a, _), n in zip(pads, node.src[0].shape, strict=True)))]
+        case Shrink(bounds=bounds):
+            return [pad(ct, tuple((a, n - b) for (a, b), n in zip(bounds, node.src[0].shape, strict=True)))]
+        case Flip(axes=axes):
+            return [flip(ct, axes)]
+        case Reduce(kind=kind, axes=axes):
+            return [_pull_reduce(node, kind, axes, ct)]
+        case Scan(kind=kind, axis=axis):
+            return [_pull_scan(node, kind, axis, ct)]
+        case Take():
+            x, *indices = node.src
+            return [put("add", zeros_like(x), ct, *indices), *([None] * len(indices))]
+        case Put(combine=combine):
+            return _pull_put(node, combine, ct)
+        case Window(view=view):
+            x = node.src[0]
+            if view.dtype is not x.dtype:
+                return [None] * len(node.src)
+            return [reshape(spread(view, ct, x.size), x.shape)]
+        case _:
+            return [None] * len(node.src)
+
+
+def zeros_like(x: Node) -> Node:
+    """Zeros of a node's shape."""
+    return expand(const(x.dtype, 0), x.shape)
+
+
+def _fit(ct: Node, x: Node) -> Node:
+    """A cotangent in the shape of an operand that was repeated: summed over the repetitions."""
+    if ct.shape == x.shape:
+        return ct
+    if x.shape == ():
+        return reduce("sum", ct, tuple(range(ct.rank)))
+    if ct.shape == ():
+        return expand(ct, x.shape)
+    axes = tuple(a for a, (m, n) in enumerate(zip(x.shape, ct.shape, strict=True)) if m != n)
+    return reshape(reduce("sum", ct, axes), x.shape)
+
+
+def _kept(node: Node, x: Node, axes: tuple[int, ...]) -> Node:
+    """A reduced value repeated over the axes that went."""
+    return expand(reshape(node, tuple(1 if a in axes else n for a, n in enumerate(x.shape))), x.shape)
+
+
+def _pull_reduce(node: Node, kind: str, axes: tuple[int, ...], ct: Node) -> Node:
+    """A sum gives all the cotangent; an extreme shares it among equals; a product leaves each factor out in turn."""
+    (x,) = node.src
+    wide = _kept(ct, x, axes)
+    if kind == "sum":
+        return wide
+    if kind in ("max", "min"):
+        hit = ops.cast(ops.eq(x, _kept(node, x, axes)), x.dtype)
+        count = _kept(reduce("sum", hit, axes), x, axes)
+        return ops.div(ops.mul(wide, hit), count)
+    none = const(x.dtype, 0)
+    zero = ops.eq(x, none)
+    zeros = _kept(reduce("sum", ops.cast(zero, x.dtype), axes), x, axes)
+    rest = _kept(reduce("prod", ops.where(zero, const(x.dtype, 1), x), axes), x, axes)
+    others = ops.where(
+        ops.eq(zeros, none),
+        ops.div(_kept(node, x, axes), ops.where(zero, const(x.dtype, 1), x)),
+        ops.where(ops.and_(zero, ops.eq(zeros, const(x.dtype, 1))), rest, none),
+    )
+    return ops.mul(wide, others)
+
+
+def _pull_scan(node: Node, kind: str, axis: int, ct: Node) -> Node:
+    """A running sum gives each element the sum of the cotangents from it on; an extreme, to where it came from."""
+    (x,) = node.src
+    if kind == "sum":
+        return flip(scan("sum", flip(ct, (axis,)), axis), (axis,))
+    if kind == "prod":
+        total = flip(scan("sum", flip(ops.mul(ct, node), (axis,)), axis), (axis,))
+        return ops.div(total, x)
+    n = x.shape[axis]
+    place = expand(reshape(iota(n), tuple(n if a == axis else 1 for a in range(x.rank))), x.shape)
+    first = ops.where(ops.eq(x, node), place, const(dtypes.int64, -1))
+    source = scan("max", first, axis)
+    indices = [
+        source if a == axis else expand(reshape(iota(m), tuple(m if b == a else 1 for b in range(x.rank))), x.shape)
+        for a, m in enumerate(x.shape)
+    ]
+    return put("add", zeros_like(x), ct, *indices)
+
+
+def winners(shape: tuple[int, ...], indices: tuple[Node, ...]) -> Node:
+    """Which entries of a scatter are the last at their place: bool of the indices' shape."""
+    count = indices[0].size
+    places = reshape(iota(count), indices[0].shape)
+    lead = shape[: len(indices)]
+    last = put("set", expand(const(dtypes.int64, -1), lead), places, *indices)
+    return ops.eq(take(last, *indices), places)
+
+
+def _pull_put(node: Node, combine: str, ct: Node) -> Cotangents:
+    """What is overwritten gets none; of equal places the last value gets it all."""
+    base, values, *indices = node.src
+    picked = take(ct, *indices)
+    rest: Cotangents = [None] * len(indices)
+    if combine == "add":
+        return [ct, picked, *rest]
+    if combine == "set":
+        wins = winners(base.shape, tuple(indices))
+        wide = expand(reshape(wins, wins.shape + (1,) * (values.rank - wins.rank)), values.shape)
+        covered = put("set", expand(const(dtypes.bool, False), base.shape), expand(const(dtypes.bool, True), values.shape), *indices)
+        none = const(ct.dtype, 0)
+        return [ops.where(covered, none, ct), ops.where(wide, picked, none), *rest]
+    if combine in ("max", "min"):
+        out = take(node, *indices)
+        hit_base = ops.cast(ops.eq(base, node), ct.dtype)
+        hit = ops.cast(ops.eq(values, out), ct.dtype)
+        count = put("add", hit_base, hit, *indices)
+        safe = ops.maximum(count, const(ct.dtype, 1))
+        shared = ops.div(ct, safe)
+        return [ops.mul(shared, hit_base), ops.mul(take(shared, *indices), hit), *rest]
+    raise GradError("scatter: the gradient of a product by scatter is not defined here. Use gather and prod instead?")
+
+
+def spread(view: View, ct: Node, size: int) -> Node:
+    """The transpose of reading a view: a flat array of `size` elements with the cotangent added where the view reads."""
+    item = view.dtype.itemsize
+    repeated = tuple(a for a, (n, s) in enumerate(zip(view.shape, view.strides, strict=True)) if s == 0 or n == 1)
+    ct = reduce("sum", ct, repeated)
+    axes = [(n, s // item) for n, s in zip(view.shape, view.strides, strict=True) if s != 0 and n != 1]
+    offset = view.offset // item
+    ct = flip(ct, tuple(a for a, (_, s) in enumerate(axes) if s < 0))
+    offset += sum((n - 1) * s for n, s in axes if s < 0)
+    order = sorted(range(len(axes)), key=lambda a: -abs(axes[a][1]))
+    ct = permute(ct, tuple(order))
+    axes = [(axes[a][0], abs(axes[a][1])) for a in order]
+    made = _blocks(ct, axes, offset, size)
+    if made is not None:
+        return made
+    total: Node = const(dtypes.int64, offset)
+    for a, (n, s) in enumerate(axes):
+        steps = ops.mul(iota(n), const(dtypes.int64, s))
+        place = expand(reshape(steps, tuple(n if b == a else 1 for b in range(len(axes)))), ct.shape)
+        total = ops.add(place, total)
+    return put("add", expand(const(ct.dtype, 0), (size,)), ct, total)
+
+
+def _blocks(ct: Node, axes: list[tuple[int, int]], offset: int, size: int) -> Node | None:
+    """A spread by padding, where each axis steps over whole blocks of the next."""
+    lead = tuple(n for n, _ in axes)
+    x = reshape(ct, (*lead, 1))
+    inner = 1
+    for k in range(len(axes) - 1, -1, -1):
+        n, step = axes[k]
+        if inner > step:
+            return None
+        x = pad(x, ((0, 0),) * (k + 1) + ((0, step - inner),))
+        x = reshape(x, (*lead[:k], n * step))
+        inner = n * step
+    after = size - offset - inner
+    if after < 0:
+        x = shrink(x, ((0, size - offset),))
+        after = 0
+    return pad(x, ((offset, after),))
+
+
+def read_flat(view: View, ct: Node) -> Node:
+    """The part of a storage's flat cotangent that belongs to a view."""
+    return window(view, ct)
+
+
+def mask_of(view: View, size: int) -> Node:
+    """Which elements of a storage a view covers: bool, flat."""
+    ones = expand(const(view.dtype, 1), view.shape)
+    return ops.ne(spread(view, ones, size), const(view.dtype, 0))
+
+

@@ -1,0 +1,173 @@
+"""Gradients of tensors: what is tracked, and the reverse sweep."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from contextlib import ContextDecorator
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from intaglio.core.errors import GradError, ShapeError
+from intaglio.ir.node import Node
+from intaglio.ir.view import View
+from intaglio.ops import elementwise as ops
+from intaglio.ops.memory import const, window
+from intaglio.ops.movement import expand, reshape
+from intaglio.storage.history import Record, history_of, leaf_gradients, track
+from intaglio.storage.storage import Storage
+from intaglio.tensor.base import TensorBase
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from intaglio.tensor.tensor import Tensor
+
+_enabled: Final[ContextVar[bool]] = ContextVar("intaglio_gradients", default=True)
+
+
+class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
+    """A block (or function) in which nothing is tracked: `with no_grad(): p -= lr * p.grad`."""
+
+    def __init__(self) -> None:
+        self._tokens: Final[list[Token[bool]]] = []
+
+    def __enter__(self) -> Self:
+        """Stop tracking."""
+        self._tokens.append(_enabled.set(False))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Track again as before."""
+        _enabled.reset(self._tokens.pop())
+
+
+def is_tracked(value: object) -> bool:
+    """Whether gradients flow through a tensor."""
+    if not isinstance(value, TensorBase) or value._grad_state is DETACHED:
+        return False
+    if value._grad_state is not None:
+        return True
+    storage = value._storage
+    return storage is not None and storage.history is not None
+
+
+DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
+
+
+def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> Tensor:
+    """Track a computed tensor if one of its sources is."""
+    for source in sources:
+        if is_tracked(source):
+            if not _enabled.get():
+                made._node = ops.detach(node)
+            elif node.dtype.is_float:
+                made._grad_state = True
+            return made
+    return made
+
+
+def place(self: TensorBase, storage: Storage, node: Node) -> None:
+    """Begin the history of a tracked value that gets a storage."""
+    if self._grad_state is True:
+        track(storage, node.dtype, base=node)
+
+
+def check_write(storage: Storage) -> None:
+    """Raise where a write would change a leaf that wants gradients."""
+    history = history_of(storage)
+    if history is not None and history.leaf and _enabled.get():
+        raise GradError(
+            "setitem: a tensor that requires grad cannot be written while gradients are tracked. Write to a .clone(), or inside no_grad()?"
+        )
+
+
+def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...], sources: Sequence[Any]) -> None:
+    """Note a write in the storage's history, if it has one or the value brings one."""
+    history = history_of(storage)
+    tracked = _enabled.get() and node.dtype.is_float and any(is_tracked(s) for s in sources)
+    if history is None:
+        if not tracked:
+            return
+        base = storage.base if storage.base is not None and storage.sequence == storage.log[-1].sequence and len(storage.log) == 1 else None
+        history = track(storage, node.dtype, base=base)
+        history.since = -1
+    if history.leaf:
+        return
+    history.records.append(Record(storage.sequence, view, node if tracked else None, indices))
+
+
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Say whether gradients are wanted for this tensor; gives the tensor.
+
+    Raises: GradError unless it is of floats.
+    """
+    storage, view = self._place()
+    if not requires_grad:
+        storage.history = None
+        return self
+    if not view.dtype.is_float:
+        raise GradError(f"requires_grad: only floats have gradients; the tensor is {view.dtype.name}. Cast it first?")
+    track(storage, view.dtype, leaf=True)
+    self._element = None
+    LEAVES.setdefault(storage, self)
+    return self
+
+
+LEAVES: Final[weakref.WeakKeyDictionary[Storage, Tensor]] = weakref.WeakKeyDictionary()  # the handle of each leaf
+
+
+def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool = False) -> Tensor:
+    """Add the gradient of this tensor to `.grad` of every leaf that it depends on.
+
+    Args:
+        gradient: The cotangent; 1 for a scalar when None.
+        retain_graph: Whether another sweep may follow.
+    Raises: GradError if the tensor is not a tracked float, or no scalar and no cotangent is given.
+    Examples:
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> (w * w).sum().backward()
+        >>> w.grad.tolist()
+        [2.0, 4.0]
+    """
+    for storage, ct in _sweep(self, gradient, retain=retain_graph).items():
+        leaf = LEAVES.get(storage)
+        if leaf is None:
+            continue
+        made = _leaf_gradient(leaf, ct)
+        leaf.grad = made if leaf.grad is None else leaf.grad + made
+    return self
+
+
+def _sweep(self: Tensor, gradient: Tensor | None, *, retain: bool) -> dict[Storage, Node]:
+    """The reverse sweep from a tensor."""
+    if not is_tracked(self):
+        raise GradError("backward: the tensor does not depend on one that requires grad. Set requires_grad=True on a leaf?")
+    node = self._value()
+    if gradient is None:
+        if node.size != 1:
+            raise GradError(f"backward: a cotangent is needed for a tensor of shape {node.shape}. Call .sum().backward()?")
+        ct = expand(const(node.dtype, 1), node.shape) if node.shape else const(node.dtype, 1)
+    else:
+        if gradient.shape != self.shape:
+            raise ShapeError(f"backward: the cotangent must have the tensor's shape; {gradient.shape} for {self.shape}.")
+        ct = ops.cast(gradient._value(), node.dtype)
+    return leaf_gradients(node, ct, retain=retain)
+
+
+def _leaf_gradient(leaf: Tensor, ct: Node) -> Tensor:
+    """A storage's flat cotangent in the shape of a leaf."""
+    _, view = leaf._place()
+    node = reshape(ct, view.shape) if view.is_contiguous and view.nbytes == ct.nbytes else window(view, ct)
+    return leaf.__class__._from_node(ops.detach(node), leaf._device)
+
+
+def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
+    """The gradients of this tensor with respect to leaves, zeros where it does not depend on one."""
+    found = _sweep(self, gradient, retain=True)
+    out: list[Tensor] = []
+    for leaf in leaves:
+        storage, _ = leaf._place()
+        ct = found.get(storage)
+        out.append(leaf.zeros_like() if ct is None else _leaf_gradient(leaf, ct))
+    return out

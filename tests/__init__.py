@@ -1,0 +1,1 @@
+"""Tests of Intaglio: one folder per kind of evidence."""

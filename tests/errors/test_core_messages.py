@@ -1,0 +1,45 @@
+"""Exact texts of the errors that the core layer raises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from intaglio.core.config import Context, config, from_environment
+from intaglio.core.dtypes import dtypes, promote_weak, result_type
+from intaglio.core.errors import IntaglioError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTINGS = (
+    "debug, beam, track_match_stats, device, graph, graphuops, dump, threads, cache, cache_dir, cache_size_mb, "
+    "journal_entries, journal_nodes, journal_bytes, verify"
+)
+DTYPES = (
+    "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
+    "float8_e4m3, float8_e5m2, float16, bfloat16, float32, float64"
+)
+CASES: list[tuple[Callable[[], object], str]] = [
+    (lambda: Context(debgu=1), f"config: no setting 'debgu'; there are {SETTINGS}."),
+    (lambda: config.set(device=3), "config: device must be text; got 3."),
+    (lambda: config.set(journal_entries=0), "config: journal_entries must be at least 1; got 0."),
+    (lambda: from_environment({"BEAM": "x"}), "config: BEAM must be a whole number; got 'x'."),
+    (lambda: from_environment({"INTAGLIO_CACHE": "2"}), "config: INTAGLIO_CACHE must be 0 or 1; got '2'."),
+    (
+        lambda: dtypes.from_numpy(np.dtype(">f4")),
+        f"dtype: NumPy's dtype must be one of {DTYPES}, in native byte order; got >f4. Convert it with astype first?",
+    ),
+    (lambda: dtypes.from_py("3"), "dtype: a number must be a bool, int or float; got str."),
+    (lambda: promote_weak(dtypes.int8, complex), "dtype: a number must be a bool, int or float; got complex."),
+    (lambda: result_type(), "result_type: there must be an operand; got none."),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), CASES)
+def test_the_core_says_what_must_hold_and_what_came(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(IntaglioError) as caught:
+        call()
+    assert str(caught.value) == text

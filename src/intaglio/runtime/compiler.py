@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.errors import InternalError
 from intaglio.core.target import Target
+from intaglio.runtime import elf
 from intaglio.runtime.disk_cache import DiskCache
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ def compile_text(source: str) -> bytes:
 def load_object(data: bytes, symbol: str) -> int:
     """The address of a function of an object file."""
     with _lock:
+        if elf.is_supported():
+            try:
+                return elf.load(data, symbol)
+            except elf.Unsupported:
+                pass  # LLVM's linker knows every relocation
         host = _host()
         host.loaded += 1
         builder = host.llvm.JITLibraryBuilder().add_object_img(data).export_symbol(symbol).add_current_process()

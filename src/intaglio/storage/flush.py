@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
@@ -289,6 +289,9 @@ class Flush:
             last.clear()
 
         for storage, entry in entries:
+            if items and storage.base is not None and storage not in self.homes:
+                if storage not in last and self._base_reads(storage, last):
+                    emit()  # version 0 is computed when the first write comes: after all that it reads
             item = self._item(storage, entry)
             seen = observed.get(storage)
             before = last.get(storage)
@@ -305,6 +308,25 @@ class Flush:
                 items.append(item)
                 self._items[id(item)] = (storage, entry)
         emit()
+
+    def _base_reads(self, storage: Storage, written: Container[Storage]) -> bool:
+        """Whether version 0 of a storage reads one of those (through bases of others as well)."""
+        stack: list[Node] = [storage.base] if storage.base is not None else []
+        seen: set[Node] = set()
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            match node.op:
+                case Read(storage=Storage() as source):
+                    if source in written:
+                        return True
+                    if source.base is not None:
+                        stack.append(source.base)
+                case _:
+                    stack.extend(node.src)
+        return False
 
     def _observed(self) -> dict[Storage, list[int]]:
         """The stamps at which living reads saw each storage before its last write: no group may span them."""

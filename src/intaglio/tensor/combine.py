@@ -347,3 +347,22 @@ def topk(self: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple
         raise IndexRangeError(f"topk: k must not exceed the axis; {k} of {self.shape[a]}.")
     order = argsort(self, a, descending=largest)[(slice(None),) * a + (slice(0, k),)]
     return gather(self, a, order), order
+
+
+def nonzero(self: Tensor) -> Tensor:
+    """The positions of the elements that are not 0, one row each: int64. Computes the tensor.
+
+    Examples:
+        >>> Tensor([[0, 5], [6, 0]]).nonzero().tolist()
+        [[0, 1], [1, 0]]
+    """
+    import numpy as np
+
+    return self.__class__(np.argwhere(self.cast(dtypes.bool).numpy()), device=self._device)
+
+
+def unique(self: Tensor) -> Tensor:
+    """The different elements in order. Computes the tensor."""
+    import numpy as np
+
+    return self.__class__(np.unique(self.numpy()), device=self._device)

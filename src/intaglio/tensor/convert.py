@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copyreg
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from intaglio.core.dtypes import DType
+from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import ShapeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical, device_of
@@ -192,3 +193,84 @@ def detach(self: Tensor) -> Tensor:
     return made
 
 
+# NumPy's universal functions by the tensor functions of the same meaning
+UFUNCS: Final = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "floor_divide": "floor_divide",
+    "remainder": "mod", "power": "pow", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "left_shift": "lshift", "right_shift": "rshift", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne", "arctan2": "atan2",
+    "copysign": "copysign", "matmul": "matmul", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2",
+    "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
+    "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "sqrt": "sqrt", "square": "square", "reciprocal": "reciprocal", "negative": "neg", "absolute": "abs", "sign": "sign",
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "isnan": "isnan", "isinf": "isinf",
+    "isfinite": "isfinite", "invert": "bitwise_not", "logical_not": "logical_not",
+}  # fmt: skip
+
+
+def ufunc_protocol(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    """NumPy's functions on tensors: lazily where Intaglio has the same one, else on arrays.
+
+    Examples:
+        >>> import numpy as np
+        >>> np.sqrt(Tensor([4.0, 9.0]))
+        Tensor([2., 3.], dtype=float32)
+    """
+    name = UFUNCS.get(ufunc.__name__)
+    kind = self.__class__
+    if name is None or method != "__call__" or options:
+        if any(isinstance(o, kind) for o in options.get("out") or ()):
+            return NotImplemented
+        return getattr(ufunc, method)(*(numpy(x) if isinstance(x, kind) else x for x in inputs), **options)
+    first = inputs[0] if isinstance(inputs[0], kind) else kind(inputs[0], device=self._device)
+    return getattr(first, name)(*inputs[1:])
+
+
+# -- copies and pickles: tensors that share a storage share one afterwards
+
+
+def _stored(storage: Storage) -> tuple[Any, tuple[bytes, str]]:
+    """A storage in a pickle: its bytes and its device."""
+    return _restore_storage, (_contents(storage), storage.device)
+
+
+def _contents(storage: Storage) -> bytes:
+    """The bytes of a storage as of now."""
+    with engine.lock:
+        flush([storage])
+        return bytes(engine.buffer_of(storage.ref).view()) if storage.ref is not None and storage.nbytes else b""
+
+
+def _restore_storage(data: bytes, device: str) -> Storage:
+    """A storage out of a pickle."""
+    return Storage(len(data), device, ref=engine.from_bytes(data, device))
+
+
+def _restore(kind: type[Tensor], storage: Storage, dtype: str, place: tuple[Any, Any, int], leaf: bool) -> Tensor:
+    """A tensor out of a pickle."""
+    shape, strides, offset = place
+    made = kind._from_view(storage, View(dtypes.named(dtype), shape, strides, offset))
+    return made.requires_grad_() if leaf else made
+
+
+def reduce_(self: Tensor) -> tuple[Any, ...]:
+    """What a pickle keeps."""
+    storage, view = self._place()
+    leaf = self.requires_grad and getattr(storage.history, "leaf", False)
+    return _restore, (self.__class__, storage, view.dtype.name, (view.shape, view.strides, view.offset), leaf)
+
+
+def deepcopy(self: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """A copy; tensors that share a storage share the copy of it."""
+    storage, view = self._place()
+    copied = memo.get(id(storage))
+    if copied is None:
+        data = _contents(storage)
+        memo[id(storage)] = copied = _restore_storage(data, storage.device)
+    made = self.__class__._from_view(copied, view)
+    if self.requires_grad and getattr(storage.history, "leaf", False):
+        made.requires_grad_()
+    return made
+
+
+copyreg.pickle(Storage, _stored)

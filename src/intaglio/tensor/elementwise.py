@@ -102,7 +102,11 @@ def binary(name: str, op: Op, x: Tensor, y: Operand, *, swapped: bool = False, f
         if quick is not None:
             return quick
     left = x._value()
-    a, b = join(left, operand(x, y), floats=floats)
+    right = operand(x, y)
+    if isinstance(op, ops.Comparison) and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
+        answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
+        return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
+    a, b = join(left, right, floats=floats)
     if a.shape != b.shape:
         shape = broadcast_shapes(name, a.shape, b.shape)
         a, b = to_shape(a, shape), to_shape(b, shape)
@@ -301,6 +305,8 @@ def _integer_power(x: Tensor, y: Tensor) -> Tensor:
         result = where(eq(bitwise_and(power, 1), 1), mul(result, base), result)
         base = mul(base, base)
         power = rshift(power, 1)
+    if dtype.min == 0:
+        return result
     odd = eq(bitwise_and(left, 1), 1)
     below = where(eq(x, 1), 1, where(eq(x, -1), where(odd, -1, 1), 0)).cast(dtype)
     return where(lt(left, 0), below, result)

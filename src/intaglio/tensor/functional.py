@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from intaglio.core.errors import ShapeError, ValueRangeError
 from intaglio.tensor.reduce import mean
 
 if TYPE_CHECKING:
@@ -63,16 +64,95 @@ def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> T
     return out if weight is None else out * weight
 
 
-def cross_entropy(self: Tensor, target: Tensor) -> Tensor:
-    """The mean negative log-likelihood of classes, from scores of shape (n, classes) and class numbers of shape (n,)."""
-    chosen = self.log_softmax(-1).gather(-1, target.unsqueeze(-1))
-    return -mean(chosen)
+def _reduction(losses: Tensor, reduction: str) -> Tensor:
+    """Losses as asked: their "mean", their "sum", or "none" for all of them."""
+    match reduction:
+        case "mean":
+            return mean(losses)
+        case "sum":
+            return losses.sum()
+        case "none":
+            return losses
+        case _:
+            raise ValueRangeError(f'loss: the reduction must be "mean", "sum" or "none"; got {reduction!r}.')
 
 
-def mse_loss(self: Tensor, target: Tensor) -> Tensor:
-    """The mean squared difference."""
+def nll_loss(self: Tensor, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
+    """The negative log-likelihood of classes, from log-probabilities with the classes along axis 1 (0 of a vector)."""
+    axis = 1 if self.ndim > 1 else 0
+    if target.shape != self.shape[:axis] + self.shape[axis + 1 :]:
+        raise ShapeError(f"nll_loss: the target must have the shape without classes; target {target.shape}, scores {self.shape}.")
+    kept = target.ne(ignore_index)
+    safe = kept.where(target, 0)
+    losses = -self.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
+    losses = kept.where(losses, 0.0)
+    return losses.sum() / kept.sum() if reduction == "mean" else _reduction(losses, reduction)
+
+
+def cross_entropy(
+    self: Tensor, target: Tensor, *, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """The negative log-likelihood of classes from scores, with the classes along axis 1 (0 of a vector).
+
+    Args:
+        target: Class numbers of the shape without classes, or probabilities of the scores' shape.
+        ignore_index: A class number that counts for nothing.
+        label_smoothing: The share of the target that is spread over all classes.
+    Examples:
+        >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)
+        0.6931
+    """
+    axis = 1 if self.ndim > 1 else 0
+    logs = self.log_softmax(axis)
+    if target.dtype.is_float:
+        weights = target * (1 - label_smoothing) + label_smoothing / self.shape[axis] if label_smoothing else target
+        losses = -(logs * weights).sum(axis)
+        return losses.sum() / max(1, losses.numel()) if reduction == "mean" else _reduction(losses, reduction)
+    losses = nll_loss(logs, target, ignore_index=ignore_index, reduction="none" if label_smoothing else reduction)
+    if not label_smoothing:
+        return losses
+    kept = target.ne(ignore_index)
+    smooth = kept.where(-logs.mean(axis), 0.0)
+    losses = losses * (1 - label_smoothing) + smooth * label_smoothing
+    return losses.sum() / kept.sum() if reduction == "mean" else _reduction(losses, reduction)
+
+
+def mse_loss(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The squared difference."""
     apart = self - target
-    return mean(apart * apart)
+    return _reduction(apart * apart, reduction)
+
+
+def l1_loss(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The absolute difference."""
+    return _reduction((self - target).abs(), reduction)
+
+
+def binary_cross_entropy(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The negative log-likelihood of yes or no, from probabilities; logarithms are cut at -100, as PyTorch's."""
+    yes, no = self.log().maximum(-100), (1 - self).log().maximum(-100)
+    return _reduction(-(target * yes + (1 - target) * no), reduction)
+
+
+def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The negative log-likelihood of yes or no, from scores."""
+    return _reduction(self.maximum(0) - self * target + (-(self.abs())).exp().log1p(), reduction)
+
+
+def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Tensor:
+    """Elements dropped (made 0) with probability p, the rest scaled by 1 / (1 - p), in training; else the tensor itself.
+
+    Raises: ValueRangeError unless 0 <= p <= 1.
+    """
+    if not 0 <= p <= 1:
+        raise ValueRangeError(f"dropout: the probability must be in [0, 1]; got {p}.")
+    on = self.__class__.training if training is None else training
+    if not on or p == 0:
+        return self
+    if p == 1:
+        return self * 0
+    keep = self.__class__.rand(*self.shape, device=self._device) >= p
+    return keep.where(self, 0.0) * (1 / (1 - p))
 
 
 def scaled_dot_product_attention(
@@ -96,3 +176,66 @@ def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:
     return self / (self * self).sum(axis, keepdims=True).sqrt().maximum(eps)
 
 
+def relu6(self: Tensor) -> Tensor:
+    """Each element, no lower than 0 and no higher than 6."""
+    return self.clip(0, 6)
+
+
+def elu(self: Tensor, alpha: float = 1.0) -> Tensor:
+    """Each element, or alpha * (exp(x) - 1) below 0."""
+    return (self > 0).where(self, self.minimum(0).expm1() * alpha)
+
+
+def hardtanh(self: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+    """Each element, between two bounds."""
+    return self.clip(low, high)
+
+
+def hardsigmoid(self: Tensor) -> Tensor:
+    """(x + 3) / 6 between 0 and 1."""
+    return (self + 3).clip(0, 6) * (1 / 6)
+
+
+def hardswish(self: Tensor) -> Tensor:
+    """x * hardsigmoid(x)."""
+    return self * hardsigmoid(self)
+
+
+def mish(self: Tensor) -> Tensor:
+    """x * tanh(softplus(x))."""
+    return self * softplus(self).tanh()
+
+
+def logsigmoid(self: Tensor) -> Tensor:
+    """The logarithm of the sigmoid, safe from overflow."""
+    return -softplus(-self)
+
+
+def softsign(self: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return self / (self.abs() + 1)
+
+
+def group_norm(
+    self: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Each group of channels (axis 1) brought to mean 0 and variance 1, then each channel scaled and shifted."""
+    if self.ndim < 2 or self.shape[1] % groups:
+        raise ShapeError(f"group_norm: channels must divide into groups; shape {self.shape}, {groups} groups.")
+    flat = self.reshape(self.shape[0], groups, -1)
+    out = layer_norm(flat, flat.shape[-1], eps=eps).reshape(self.shape)
+    shape = (1, -1) + (1,) * (self.ndim - 2)
+    if weight is not None:
+        out = out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)
+
+
+def batch_norm(
+    self: Tensor, weight: Tensor | None, bias: Tensor | None, center: Tensor, variance: Tensor, eps: float = 1e-5
+) -> Tensor:
+    """Each channel (axis 1) with its mean and variance taken away, then scaled and shifted."""
+    shape = (1, -1) + (1,) * (self.ndim - 2)
+    out = (self - center.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)
+    if weight is not None:
+        out = out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)

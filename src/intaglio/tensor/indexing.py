@@ -57,9 +57,9 @@ def parse(self: Tensor, index: object) -> Parsed:
         raise IndexRangeError(f"index: there are {used} indices for {self.ndim} axes; shape {self.shape}.")
     if sum(p is Ellipsis for p in parts) > 1:
         raise IndexRangeError("index: '...' may appear once.")
-    if Ellipsis in [p for p in parts if p is Ellipsis]:
-        place = next(k for k, p in enumerate(parts) if p is Ellipsis)
-        parts[place : place + 1] = [slice(None)] * (self.ndim - used)
+    place = next((k for k, p in enumerate(parts) if p is Ellipsis), None)
+    if place is not None:  # it stays as well: it parts index arrays even where it stands for no axis
+        parts[place + 1 : place + 1] = [slice(None)] * (self.ndim - used)
     else:
         parts += [slice(None)] * (self.ndim - used)
     advanced = any(isinstance(p, TensorBase) for p in parts)
@@ -73,6 +73,8 @@ def parse(self: Tensor, index: object) -> Parsed:
         if now and not before:
             runs += 1
         before = now
+        if part is Ellipsis:
+            continue
         if part is None:
             parsed.view = parsed.view.unsqueeze(axis)
             axis += 1
@@ -99,6 +101,8 @@ def parse(self: Tensor, index: object) -> Parsed:
                         f"index: a mask must have the shape of the axes that it stands for; mask {tensor.shape}, "
                         f"axes {parsed.view.shape[axis : axis + rank]}."
                     )
+                if not rank:  # one truth for everything: a new axis of size 1 or 0
+                    parsed.view = parsed.view.unsqueeze(axis)
                 for positions in nonzero_of(tensor):
                     parsed.arrays[axis] = positions
                     groups.append(axis)
@@ -117,7 +121,7 @@ def _normal(self: Tensor, part: object) -> object:
     if part is None or part is Ellipsis or isinstance(part, slice) or part.__class__ is int:
         return part
     if part is True or part is False:
-        return self.__class__([part]).reshape(()) if False else self.__class__(np.array(part))
+        return self.__class__(np.array(part), device=self._device)
     if isinstance(part, TensorBase):
         if part.dtype.is_float:
             raise DTypeError(f"index: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?")
@@ -181,8 +185,8 @@ def _checked(index: Tensor, n: int, axis: int) -> Tensor:
 
 
 def nonzero_of(mask: Tensor) -> list[Tensor]:
-    """The positions of the true elements, one int64 tensor an axis. Computes the mask."""
-    found = np.nonzero(mask.numpy())
+    """The positions of the true elements, one int64 tensor an axis (one for a scalar as well). Computes the mask."""
+    found = np.nonzero(np.atleast_1d(mask.numpy()))
     return [mask.__class__(f.astype(np.int64), device=mask._device) for f in found]
 
 

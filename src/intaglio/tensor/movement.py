@@ -207,3 +207,30 @@ def bitcast(self: Tensor, dtype: DType) -> Tensor:
 def T(self: Tensor) -> Tensor:  # noqa: N802 -- NumPy's name
     """A view with the axes in reverse order."""
     return permute(self, tuple(reversed(range(self.ndim))))
+
+
+def mT(self: Tensor) -> Tensor:  # noqa: N802 -- NumPy's name
+    """A view with the last two axes exchanged."""
+    return transpose(self, -1, -2)
+
+
+def movedim(self: Tensor, source: int | Sequence[int], target: int | Sequence[int]) -> Tensor:
+    """A view with some axes at other places, the rest in order."""
+    sources = axes_of("movedim", source, self.ndim)
+    targets = axes_of("movedim", target, self.ndim)
+    if len(sources) != len(targets):
+        raise ShapeError(f"movedim: as many targets as sources are needed; got {source} and {target}.")
+    order = [a for a in range(self.ndim) if a not in sources]
+    for place, axis in sorted(zip(targets, sources, strict=True)):
+        order.insert(place, axis)
+    return permute(self, order)
+
+
+def narrow(self: Tensor, axis: int, start: int, length: int) -> Tensor:
+    """A view of `length` positions of an axis from `start` on."""
+    a = axis_of("narrow", axis, self.ndim)
+    n = self.shape[a]
+    first = start + n if start < 0 else start
+    if not 0 <= first <= first + length <= n:
+        raise ShapeError(f"narrow: the piece must lie within the axis; {length} from {start} of {n}.")
+    return shrink(self, [(first, first + length) if k == a else None for k in range(self.ndim)])

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.core.errors import DTypeError, ValueRangeError
+from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.ir.node import Node
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
@@ -92,11 +92,14 @@ def _bits(count: int) -> tuple[Node, Node]:
     return threefry(low, high, (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF))
 
 
-def _unit(words: Node, dtype: DType) -> Node:
-    """Words as numbers in [0, 1): the upper 24 bits (of float64: 32)."""
+def _unit(words: Node, dtype: DType, more: Node | None = None) -> Node:
+    """Words as numbers in [0, 1): as many upper bits as the dtype holds (of float64: 32, or 53 with further words)."""
     if dtype is dtypes.float64:
-        return ops.mul(ops.cast(words, dtype), const(dtype, 2.0**-32))
-    kept = 8 if dtype in (dtypes.float16,) else 7 if dtype is dtypes.bfloat16 else 24
+        if more is None:
+            return ops.mul(ops.cast(words, dtype), const(dtype, 2.0**-32))
+        upper = ops.mul(ops.cast(ops.shr(words, _number(5)), dtype), const(dtype, 2.0**26))
+        return ops.mul(ops.add(upper, ops.cast(ops.shr(more, _number(6)), dtype)), const(dtype, 2.0**-53))
+    kept = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
     wide = ops.mul(ops.cast(ops.shr(words, _number(32 - kept)), dtypes.float32), const(dtypes.float32, 2.0**-kept))
     return ops.cast(wide, dtype)
 
@@ -105,9 +108,9 @@ def rand(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: 
     """Numbers uniform in [0, 1)."""
     extents = flat_ints(shape)
     chosen = dtype or dtypes.default_float
-    if not chosen.is_float:
-        raise DTypeError(f"rand: the dtype must be a float; got {chosen.name}. Use randint?")
-    node = reshape(_unit(_bits(math.prod(extents))[0], chosen), extents)
+    _check_float("rand", chosen)
+    first, second = _bits(math.prod(extents))
+    node = reshape(_unit(first, chosen, second), extents)
     made = cls._from_node(node, device_name(device))
     return made.requires_grad_() if requires_grad else made
 
@@ -116,10 +119,11 @@ def randn(cls: type[Tensor], *shape: object, dtype: DType | None = None, device:
     """Numbers of the normal distribution with mean 0 and variance 1, by Box and Muller."""
     extents = flat_ints(shape)
     chosen = dtype or dtypes.default_float
+    _check_float("randn", chosen)
     first, second = _bits(math.prod(extents))
-    f32 = dtypes.float32
-    radius = ops.sqrt(ops.mul(ops.log(ops.sub(const(f32, 1), _unit(first, f32))), const(f32, -2)))
-    angle = ops.mul(_unit(second, f32), const(f32, 2 * math.pi))
+    inner = dtypes.float64 if chosen is dtypes.float64 else dtypes.float32
+    radius = ops.sqrt(ops.mul(ops.log(ops.sub(const(inner, 1), _unit(first, inner))), const(inner, -2)))
+    angle = ops.mul(_unit(second, inner), const(inner, 2 * math.pi))
     made = cls._from_node(reshape(ops.cast(ops.mul(radius, ops.cos(angle)), chosen), extents), device_name(device))
     return made.requires_grad_() if requires_grad else made
 
@@ -148,3 +152,47 @@ def uniform(cls: type[Tensor], *shape: object, low: float = 0.0, high: float = 1
 def normal(cls: type[Tensor], *shape: object, mean: float = 0.0, std: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """Numbers of a normal distribution."""
     return randn(cls, *shape, dtype=dtype, device=device) * std + mean
+
+
+def _check_float(name: str, dtype: DType) -> None:
+    """Raise unless a dtype is a float that can be computed with."""
+    if not dtype.is_float or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
+        raise DTypeError(f"{name}: the dtype must be a float that can be computed with; got {dtype.name}. Use randint, or cast?")
+
+
+def rand_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+    """Numbers uniform in [0, 1), of this tensor's shape."""
+    return self.__class__.rand(*self.shape, dtype=dtype or self.dtype, device=self._device)
+
+
+def randn_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+    """Numbers of the normal distribution, of this tensor's shape."""
+    return self.__class__.randn(*self.shape, dtype=dtype or self.dtype, device=self._device)
+
+
+def randperm(cls: type[Tensor], n: int, *, device: str | None = None) -> Tensor:
+    """The numbers 0 .. n-1 in random order, int64. Computes the order."""
+    return cls.rand(n, dtype=dtypes.float64, device=device).argsort()
+
+
+def multinomial(self: Tensor, count: int = 1, *, replacement: bool = True) -> Tensor:
+    """Positions drawn by weights (of one vector, or of each row), int64.
+
+    Raises: ShapeError unless it is 1-d or 2-d.
+    """
+    if self.ndim not in (1, 2):
+        raise ShapeError(f"multinomial: the weights must be a vector or rows; got shape {self.shape}.")
+    if not replacement and count > 1:
+        draws = _exponential(self)
+        return (self / draws).topk(count, -1)[1]
+    rows = self if self.ndim == 2 else self.unsqueeze(0)
+    running = rows.cast(dtypes.float64).cumsum(-1)
+    draws = self.__class__.rand(rows.shape[0], count, 1, dtype=dtypes.float64, device=self._device)
+    below = running.unsqueeze(1) <= draws * running[:, -1:].unsqueeze(1)
+    found = below.sum(-1).minimum(rows.shape[1] - 1)
+    return found if self.ndim == 2 else found[0]
+
+
+def _exponential(self: Tensor) -> Tensor:
+    """Numbers of the exponential distribution, of this tensor's shape."""
+    return -((1 - rand_like(self, dtypes.float64)).log())

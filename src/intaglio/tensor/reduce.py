@@ -116,13 +116,17 @@ def var(self: Tensor, axis: Axis = None, *, keepdims: bool = False, correction: 
     """The variance along axes: squares about the mean, over n - correction."""
     axes = axes_of("var", axis, self.ndim)
     count = math.prod(self.shape[a] for a in axes)
-    apart = self - mean(self, axes, keepdims=True)
-    return sum_(apart * apart, axes, keepdims=keepdims) / max(count - correction, 0)
+    x = self.cast(dtypes.float32) if self.dtype in HALF else self
+    apart = x - mean(x, axes, keepdims=True)
+    out = sum_(apart * apart, axes, keepdims=keepdims) / max(count - correction, 0)
+    return out.cast(self.dtype) if self.dtype in HALF else out
 
 
 def std(self: Tensor, axis: Axis = None, *, keepdims: bool = False, correction: int = 1) -> Tensor:
     """The standard deviation along axes."""
-    return var(self, axis, keepdims=keepdims, correction=correction).sqrt()
+    x = self.cast(dtypes.float32) if self.dtype in HALF else self
+    out = var(x, axis, keepdims=keepdims, correction=correction).sqrt()
+    return out.cast(self.dtype) if self.dtype in HALF else out
 
 
 def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdims: bool) -> Tensor:
@@ -191,23 +195,52 @@ def cummax(self: Tensor, axis: int = 0) -> Tensor:
     return _running("cummax", "max", self, axis)
 
 
-def _exponentials(self: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """(x - max, exp of it) along an axis."""
-    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
-    apart = x - max_(x, axis, keepdims=True)
-    return apart, apart.exp()
+def _top(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The maximum along axes, kept as axes of size 1. No gradient flows through it: results do not depend on it."""
+    return x._make(ops.detach(reduced("max", x._value(), axes, keepdims=True)))
+
+
+def _widened(self: Tensor) -> Tensor:
+    """Operands of exponentials: integers as the default float, half precision as float32."""
+    if self.dtype in HALF:
+        return self.cast(dtypes.float32)
+    return self if self.dtype.is_float else self.cast(dtypes.default_float)
+
+
+def _narrowed(out: Tensor, like: Tensor) -> Tensor:
+    """A result back in half precision where its operand was."""
+    return out.cast(like.dtype) if like.dtype in HALF else out
+
+
+def _apart(name: str, x: Tensor, axis: int) -> Tensor:
+    """x - max along an axis."""
+    if x.ndim == 0:
+        axis_of(name, axis, 1)
+        return x - x
+    return x - _top(x, (axis_of(name, axis, x.ndim),))
+
+
+def _total(e: Tensor, axis: int) -> Tensor:
+    """The sum along an axis, kept; a scalar is its own."""
+    return sum_(e, axis, keepdims=True) if e.ndim else e
 
 
 def softmax(self: Tensor, axis: int = -1) -> Tensor:
-    """Exponentials along an axis, scaled to sum to 1; safe from overflow."""
-    _, e = _exponentials(self, axis)
-    return e / sum_(e, axis, keepdims=True)
+    """Exponentials along an axis, scaled to sum to 1; safe from overflow.
+
+    Dtype: floats keep theirs (half precision is computed in float32); integers give the default float.
+    Examples:
+        >>> Tensor([0.0, 0.0]).softmax().tolist()
+        [0.5, 0.5]
+    """
+    e = _apart("softmax", _widened(self), axis).exp()
+    return _narrowed(e / _total(e, axis), self)
 
 
 def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
     """The logarithm of the softmax along an axis, safe from overflow."""
-    apart, e = _exponentials(self, axis)
-    return apart - sum_(e, axis, keepdims=True).log()
+    apart = _apart("log_softmax", _widened(self), axis)
+    return _narrowed(apart - _total(apart.exp(), axis).log(), self)
 
 
 def logsumexp(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
@@ -221,12 +254,12 @@ def logsumexp(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Ten
         >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
         0.6931
     """
-    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+    x = _widened(self)
     axes = axes_of("logsumexp", axis, self.ndim)
-    top = max_(x, axes, keepdims=True)
+    top = _top(x, axes)
     safe = top.isfinite().where(top, 0.0)
-    result = (sum_((x - safe).exp(), axes, keepdims=True)).log() + safe
-    return result if keepdims else result.squeeze(axes)
+    result = _narrowed(sum_((x - safe).exp(), axes, keepdims=True).log() + safe, self)
+    return result if keepdims else result.reshape(tuple(n for a, n in enumerate(self.shape) if a not in axes))
 
 
 def norm(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:

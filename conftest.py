@@ -6,16 +6,20 @@ import os
 import random
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+import intaglio
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEED_VARIABLE = "INTAGLIO_TEST_SEED"
-GOLDEN = Path(__file__).parent / "golden"
+PUBLIC = [n for n, v in vars(intaglio).items() if not n.startswith("_") and not isinstance(v, ModuleType)]
+GOLDEN = Path(__file__).parent / "tests" / "golden"
 
 settings.register_profile("intaglio", deadline=None, print_blob=True, database=None)
 settings.load_profile("intaglio")
@@ -53,6 +57,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `backend` once on each."""
     if "backend" in metafunc.fixturenames:
         metafunc.parametrize("backend", metafunc.config.getoption("--backend") or ["CPU", "PYTHON"])
+
+
+@pytest.fixture(autouse=True)
+def public_names(doctest_namespace: dict[str, object]) -> None:
+    """The package's public names, for the examples in docstrings."""
+    doctest_namespace.update({name: getattr(intaglio, name) for name in PUBLIC})
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Timings, reported and not gated."""

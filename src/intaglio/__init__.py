@@ -6,6 +6,8 @@ from intaglio.core.config import getenv as getenv
 from intaglio.core.dtypes import DType as DType
 from intaglio.core.dtypes import dtypes as dtypes
 from intaglio.core.trace import GlobalCounters as GlobalCounters
+from intaglio.io.safetensors import safe_load as safe_load
+from intaglio.io.safetensors import safe_save as safe_save
 from intaglio.tensor.gradients import no_grad as no_grad
 from intaglio.tensor.tensor import Tensor as Tensor
 

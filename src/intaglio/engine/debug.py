@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.core.config import config
 from intaglio.core.trace import GlobalCounters
+from intaglio.engine import explain
 from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ def schedule(kernels: Sequence[PlannedKernel | Copy]) -> None:
 def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[int]]]) -> None:
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
     level = config.debug
+    for kernel, _, _ in run:
+        explain.note(kernel.ast)
     if level < 2:
         device.run([(executable, slots) for _, executable, slots in run])
         return
     for number, (kernel, executable, slots) in enumerate(run, GlobalCounters.kernel_count - len(run) + 1):
-        if level >= 4 and executable.source:
-            _say(executable.source)
+        if level >= 4:
+            _say(explain.c_source(kernel.ast))
         started = time.perf_counter()
         device.run([(executable, slots)])
         seconds = time.perf_counter() - started

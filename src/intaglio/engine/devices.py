@@ -103,12 +103,18 @@ class Device:
 
 
 @cache
-def _compiler() -> Compiler:
-    """The LLVM compiler with the disk cache that the settings ask for."""
+def disk_cache() -> DiskCache | None:
+    """The disk cache that the settings ask for."""
     if not config.cache:
-        return Compiler(None)
+        return None
     folder = Path(str(config.cache_dir)) if config.cache_dir else default_folder()
-    return Compiler(DiskCache(folder, int(config.cache_size_mb) << 20))
+    return DiskCache(folder, int(config.cache_size_mb) << 20)
+
+
+@cache
+def _compiler() -> Compiler:
+    """The LLVM compiler with the disk cache."""
+    return Compiler(disk_cache())
 
 
 class Cpu(Device):

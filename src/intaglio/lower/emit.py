@@ -487,7 +487,7 @@ class Emitter:
         """The range along which most loads are of neighbours and none is far apart, if it is long enough."""
         loads = [n for n in toposort((body,)) if isinstance(n.op, Load)]
         best: tuple[int, Node] | None = None
-        for r in ranges:
+        for r in ranges if self.target.vector_bytes else ():
             extent, rest = self.index.affine(r.src[0])
             if rest or extent < 4:
                 continue

@@ -235,7 +235,7 @@ class _Kernel:
         emitter = self.emitter
         along = own[op.axis]
         around = [r for r in own if r is not along]
-        v = around[-1] if around and op.axis != len(own) - 1 and self._steps(index, around[-1]) == 1 else None
+        v = around[-1] if self.target.vector_bytes and around and op.axis != len(own) - 1 and self._steps(index, around[-1]) == 1 else None
         emitter.pinned |= emitter.bit(along)
 
         def chain(instances: list[Instance], lanes: int) -> None:
@@ -470,6 +470,8 @@ class _Kernel:
     def _vector_range(self, places: list[_Place], ranges: list[Node]) -> Node | None:
         """The range that becomes a vector: one along which stores and loads are of neighbours."""
         best: tuple[int, Node] | None = None
+        if not self.target.vector_bytes:
+            return None
         for r in ranges:
             extent, rest = self.index.affine(r.src[0])
             lanes = min(self.emitter.lanes_of(p.value) for p in places)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import DType
 from intaglio.core.errors import ShapeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical, device_of
@@ -246,10 +246,10 @@ def _restore_storage(data: bytes, device: str) -> Storage:
     return Storage(len(data), device, ref=engine.from_bytes(data, device))
 
 
-def _restore(kind: type[Tensor], storage: Storage, dtype: str, place: tuple[Any, Any, int], leaf: bool) -> Tensor:
+def _restore(kind: type[Tensor], storage: Storage, dtype: DType, place: tuple[Any, Any, int], leaf: bool) -> Tensor:
     """A tensor out of a pickle."""
     shape, strides, offset = place
-    made = kind._from_view(storage, View(dtypes.named(dtype), shape, strides, offset))
+    made = kind._from_view(storage, View(dtype, shape, strides, offset))
     return made.requires_grad_() if leaf else made
 
 
@@ -257,7 +257,7 @@ def reduce_(self: Tensor) -> tuple[Any, ...]:
     """What a pickle keeps."""
     storage, view = self._place()
     leaf = self.requires_grad and getattr(storage.history, "leaf", False)
-    return _restore, (self.__class__, storage, view.dtype.name, (view.shape, view.strides, view.offset), leaf)
+    return _restore, (self.__class__, storage, view.dtype, (view.shape, view.strides, view.offset), leaf)
 
 
 def deepcopy(self: Tensor, memo: dict[Any, Any]) -> Tensor:

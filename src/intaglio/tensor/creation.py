@@ -54,6 +54,8 @@ def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None
         known = dtypes.uint8
     elif isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         known = dtypes.from_numpy(array.dtype)
     else:
         array, known = _from_lists(data, dtype)

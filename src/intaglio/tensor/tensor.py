@@ -153,6 +153,11 @@ class Tensor(TensorBase):
         """A view with the axes in reverse order."""
         return movement.T(self)
 
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 -- NumPy's name
+        """A view with the last two axes exchanged."""
+        return movement.mT(self)
+
     def _binary_in_place(self, other: Any, op: Callable[[Tensor, Any], Tensor], name: str) -> Self:
         """self = op(self, other), written through this handle."""
         out = op(self, other)
@@ -303,6 +308,7 @@ class Tensor(TensorBase):
         movement.squeeze, movement.unsqueeze, movement.shrink, movement.unfold, movement.diagonal,
     )  # fmt: skip
     flatten, unflatten, as_strided, bitcast = movement.flatten, movement.unflatten, movement.as_strided, movement.bitcast
+    movedim, narrow = movement.movedim, movement.narrow
 
     # -- reductions and products
 
@@ -327,14 +333,24 @@ class Tensor(TensorBase):
         combine.masked_fill, combine.masked_select, combine.repeat, combine.repeat_interleave, combine.roll,
     )  # fmt: skip
     argsort, sort, topk = combine.argsort, combine.sort, combine.topk
+    nonzero, unique = combine.nonzero, combine.unique
 
     # -- networks
 
     relu, sigmoid, silu, gelu, leaky_relu, softplus = (
         functional.relu, functional.sigmoid, functional.silu, functional.gelu, functional.leaky_relu, functional.softplus,
     )  # fmt: skip
+    relu6, elu, hardtanh, hardsigmoid, hardswish, mish, logsigmoid, softsign = (
+        functional.relu6, functional.elu, functional.hardtanh, functional.hardsigmoid, functional.hardswish, functional.mish,
+        functional.logsigmoid, functional.softsign,
+    )  # fmt: skip
     layer_norm, rms_norm, normalize = functional.layer_norm, functional.rms_norm, functional.normalize
-    cross_entropy, mse_loss = functional.cross_entropy, functional.mse_loss
+    group_norm, batch_norm, dropout = functional.group_norm, functional.batch_norm, functional.dropout
+    cross_entropy, nll_loss, mse_loss, l1_loss = (
+        functional.cross_entropy, functional.nll_loss, functional.mse_loss, functional.l1_loss,
+    )  # fmt: skip
+    binary_cross_entropy = functional.binary_cross_entropy
+    binary_cross_entropy_with_logits = functional.binary_cross_entropy_with_logits
     scaled_dot_product_attention = functional.scaled_dot_product_attention
 
     # -- making
@@ -347,7 +363,8 @@ class Tensor(TensorBase):
         creation.zeros_like, creation.ones_like, creation.full_like, creation.empty_like,
     )  # fmt: skip
     rand, randn, randint = classmethod(random.rand), classmethod(random.randn), classmethod(random.randint)
-    uniform, normal = classmethod(random.uniform), classmethod(random.normal)
+    uniform, normal, randperm = classmethod(random.uniform), classmethod(random.normal), classmethod(random.randperm)
+    rand_like, randn_like, multinomial = random.rand_like, random.randn_like, random.multinomial
     manual_seed = staticmethod(random.manual_seed)
     from_numpy = classmethod(creation.share_array)
 
@@ -401,11 +418,10 @@ class Tensor(TensorBase):
     def __contains__(self, value: Any) -> Any:
         return _truth((self == value).any().item())
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.numpy(), self.dtype.name, self._device)
+    __reduce__, __deepcopy__, __array_ufunc__ = convert.reduce_, convert.deepcopy, convert.ufunc_protocol
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
-        return self.clone()
+    def __copy__(self) -> Tensor:
+        return self._share(*self._place())
 
     def data_ptr(self) -> Any:
         """Where the bytes of a realized tensor are."""
@@ -417,9 +433,5 @@ class Tensor(TensorBase):
 
 _whole, _real, _truth = int, float, bool
 
-
-def _rebuild(array: np.ndarray[Any, Any], dtype: str, device: str) -> Tensor:
-    """A tensor out of a pickle."""
-    return Tensor(array, dtype=getattr(dtypes, dtype), device=device)
 
 

@@ -156,8 +156,8 @@ def test_conversions_between_integers_wrap_and_to_bool_ask_for_zero() -> None:
     [
         ("int8", 127, True), ("int8", 128, False), ("int8", -129, False), ("uint8", -1, False),
         ("uint64", 2**64 - 1, True), ("int8", 7.8, True), ("int8", 127.9, True), ("int8", 128.0, False),
-        ("int64", math.nan, False), ("int64", math.inf, False), ("float16", 1e30, True), ("float8_e4m3", math.nan, True),
-        ("bool", 300, True),
+        ("int64", math.nan, False), ("int64", math.inf, False), ("float16", 1e30, True),
+        ("float8_e4m3", math.nan, True), ("bool", 300, True),
     ],
 )  # fmt: skip
 def test_a_number_fits_where_it_may_be_written(name: str, value: float, fits: bool) -> None:

@@ -1,0 +1,24 @@
+"""The command `intaglio`: which subcommand runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from intaglio.cli import cache, demo, info
+from intaglio.core.errors import IntaglioError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; gives the exit status."""
+    parser = argparse.ArgumentParser("intaglio", description="A tensor compiler whose writes are lazy and whose views stay true.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for module in (demo, info, cache):
+        module.add_parser(commands)
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except IntaglioError as error:
+        print(f"intaglio: {error}", file=sys.stderr)
+        return 1

@@ -1,0 +1,48 @@
+"""Kernels as readable source, for people."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Final
+
+from intaglio.core.target import Target
+from intaglio.ir.node import Node
+from intaglio.lower.kernel import lower
+from intaglio.render import c
+
+_seen: Final[ContextVar[list[Node] | None]] = ContextVar("intaglio_sources", default=None)
+
+
+def c_source(ast: Node) -> str:
+    """A kernel as scalar C: the same loops, without vectors and tiles."""
+    return c.render(lower(ast, Target("c", 0)).linear)
+
+
+def note(ast: Node) -> None:
+    """Remember a kernel that is about to run, where somebody asked."""
+    seen = _seen.get()
+    if seen is not None:
+        seen.append(ast)
+
+
+class Sources:
+    """The C sources of the kernels that ran, each once."""
+
+    def __init__(self, seen: list[Node]) -> None:
+        self._seen: Final = seen
+
+    def __iter__(self) -> Iterator[str]:
+        return (c_source(ast) for ast in dict.fromkeys(self._seen))
+
+
+@contextlib.contextmanager
+def sources() -> Iterator[Sources]:
+    """Collect the C sources of the kernels that run in a block."""
+    seen: list[Node] = []
+    token = _seen.set(seen)
+    try:
+        yield Sources(seen)
+    finally:
+        _seen.reset(token)

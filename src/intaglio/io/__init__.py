@@ -1,0 +1,1 @@
+"""Files: tensors read from and written to them."""

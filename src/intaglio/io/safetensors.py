@@ -1,0 +1,140 @@
+"""The safetensors format: read through a mapped file, written by the library to a temporary name, then renamed.
+
+Source: the format's description in the safetensors package, version 0.8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import FileFormatError
+from intaglio.tensor.tensor import Tensor
+
+DTYPES: Final = {
+    "BOOL": dtypes.bool, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64,
+    "U8": dtypes.uint8, "U16": dtypes.uint16, "U32": dtypes.uint32, "U64": dtypes.uint64,
+    "F8_E4M3": dtypes.float8_e4m3, "F8_E5M2": dtypes.float8_e5m2, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
+    "F32": dtypes.float32, "F64": dtypes.float64,
+}  # fmt: skip
+LARGEST_HEADER: Final = 100_000_000
+
+
+def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name, on the DISK device: nothing is read until one is moved, with `.to("CPU")`.
+
+    Raises: FileFormatError if the file is missing, truncated, or its header does not describe its bytes.
+    Examples:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "weights.safetensors"
+        >>> safe_save({"w": Tensor([1.0, 2.0])}, file)
+        >>> safe_load(file)["w"].to("CPU").tolist()
+        [1.0, 2.0]
+    """
+    file = Path(path)
+    data = Tensor(file)
+    total = data.numel()
+    if total < 8:
+        raise _damaged(file, f"it has {total} bytes, and its header's length alone takes 8")
+    length = int.from_bytes(bytes(data[:8].numpy()), "little")
+    if length > min(total - 8, LARGEST_HEADER):
+        raise _damaged(file, f"its header should have {length} bytes, and {total - 8} follow")
+    header = _header(file, bytes(data[8 : 8 + length].numpy()))
+    start = 8 + length
+    spans = {name: _span(file, name, entry, total - start) for name, entry in header.items() if name != "__metadata__"}
+    _check_apart(file, spans)
+    found: dict[str, Tensor] = {}
+    for name, (dtype, shape, first, end) in spans.items():
+        raw = data[start + first : start + end]
+        found[name] = (raw.bitcast(dtype) if end > first else Tensor.empty(0, dtype=dtype)).reshape(shape)
+    return found
+
+
+def _damaged(file: Path, what: str) -> FileFormatError:
+    """The error for a file that is not what it should be."""
+    return FileFormatError(f"safe_load: {file.name} is no whole safetensors file; {what}. Was it copied completely?")
+
+
+def _header(file: Path, raw: bytes) -> dict[str, Any]:
+    """The header as a dictionary, each name once."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if len(set(names)) != len(names):
+            raise _damaged(file, "its header has a name twice")
+        return dict(pairs)
+
+    try:
+        header = json.loads(raw, object_pairs_hook=once)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        raise _damaged(file, "its header is no JSON") from None
+    if not isinstance(header, dict):
+        raise _damaged(file, "its header is no JSON object")
+    return header  # pyright: ignore[reportUnknownVariableType] -- JSON
+
+
+def _span(file: Path, name: str, entry: Any, available: int) -> tuple[DType, tuple[int, ...], int, int]:
+    """(dtype, shape, first byte, end) of one tensor, checked."""
+    try:
+        kind, shape, (first, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        extents = tuple(shape)
+        if not all(isinstance(n, int) and n >= 0 for n in (*extents, first, end)):
+            raise TypeError
+    except (TypeError, KeyError, ValueError):
+        raise _damaged(file, f"the entry of {name!r} is malformed") from None
+    dtype = DTYPES.get(kind)
+    if dtype is None:
+        raise FileFormatError(f"safe_load: {file.name} has {name!r} of type {kind!r}; known are {', '.join(DTYPES)}.")
+    count = dtype.itemsize
+    for n in extents:
+        count *= n
+    if not first <= end <= available:
+        raise _damaged(file, f"{name!r} lies at bytes {first} to {end} of {available}")
+    if end - first != count:
+        raise _damaged(file, f"{name!r} of shape {extents} needs {count} bytes and has {end - first}")
+    return dtype, extents, first, end
+
+
+def _check_apart(file: Path, spans: Mapping[str, tuple[DType, tuple[int, ...], int, int]]) -> None:
+    """No two tensors may share bytes."""
+    last, owner = 0, ""
+    for name, (_, _, first, end) in sorted(spans.items(), key=lambda pair: pair[1][2:]):
+        if first < last and end > first:
+            raise _damaged(file, f"{owner!r} and {name!r} share bytes")
+        last, owner = max(last, end), name
+
+
+def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors to a safetensors file. The old file, if there is one, is whole until the new one is.
+
+    Raises: FileFormatError if the file cannot be written.
+    """
+    from safetensors import serialize_file
+
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    spelled = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+    entries = {
+        name: {
+            "dtype": spelled.get(names[tensor.dtype], tensor.dtype.name),
+            "shape": list(tensor.shape),
+            "data": tensor.contiguous().numpy().tobytes(),
+        }
+        for name, tensor in tensors.items()
+    }
+    file = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".part")
+        os.close(handle)
+    except OSError as error:
+        raise FileFormatError(f"safe_save: {file} cannot be written; {error.strerror}.") from error
+    try:
+        serialize_file(entries, temporary, metadata=dict(metadata) if metadata else None)
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

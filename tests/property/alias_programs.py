@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from intaglio import Tensor
+
+if TYPE_CHECKING:
+    import random
 
 DTYPES = (np.int32, np.int64, np.float32, np.uint8, np.int16)
 
@@ -141,7 +143,9 @@ class Programs:
             moved = array.view(other)
         except ValueError:
             return
-        if array.dtype.itemsize != np.dtype(other).itemsize and (array.strides[-1] != array.itemsize and array.shape[-1] != 1):
+        if array.dtype.itemsize != np.dtype(other).itemsize and (
+            array.strides[-1] != array.itemsize and array.shape[-1] != 1
+        ):
             return
         from intaglio import dtypes
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intaglio.engine.devices import disk_cache
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_parser(commands: Any) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine.explain import sources
 from intaglio.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    import argparse
 
 PASSAGES = 240
 
@@ -21,7 +23,9 @@ def add_parser(commands: Any) -> None:
     """Describe the subcommand."""
     parser = commands.add_parser("demo", help="one kernel from a loop of writes; semantic search by a real transformer")
     parser.add_argument("--query", default="how do I slice a list", help="what to search for")
-    parser.add_argument("--corpus", choices=("topics", "docs"), default="topics", help="Python's help topics, or this project's docs")
+    parser.add_argument(
+        "--corpus", choices=("topics", "docs"), default="topics", help="Python's help topics, or this project's docs"
+    )
     parser.set_defaults(run=run)
 
 
@@ -41,7 +45,9 @@ def show_loop(n: int = 1000) -> None:
         t[i] = i
     with sources() as seen:
         values = t.tolist()
-    print(f"{n} writes, {GlobalCounters.kernel_count} kernel; the first values are {values[:5]}, the last is {values[-1]}.\n")
+    print(
+        f"{n} writes, {GlobalCounters.kernel_count} kernel; the first values are {values[:5]}, the last is {values[-1]}.\n"
+    )
     for source in seen:
         print(source)
 

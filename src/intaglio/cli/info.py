@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intaglio.core.config import Config, config
 from intaglio.engine.devices import NAMES
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_parser(commands: Any) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from intaglio.cli import cache, demo, info
 from intaglio.core.errors import IntaglioError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; gives the exit status."""
-    parser = argparse.ArgumentParser("intaglio", description="A tensor compiler whose writes are lazy and whose views stay true.")
+    parser = argparse.ArgumentParser(
+        "intaglio", description="A tensor compiler whose writes are lazy and whose views stay true."
+    )
     commands = parser.add_subparsers(required=True, metavar="command")
     for module in (demo, info, cache):
         module.add_parser(commands)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from intaglio.core.config import config
@@ -13,6 +12,8 @@ from intaglio.engine import explain
 from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from intaglio.engine.devices import Device, Executable
 
 

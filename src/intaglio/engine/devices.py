@@ -6,19 +6,16 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config
 from intaglio.core.errors import DeviceError
 from intaglio.core.target import Target
 from intaglio.core.trace import GlobalCounters
 from intaglio.ir.interpret import run_linear
-from intaglio.ir.node import Node
-from intaglio.ir.view import View
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator
@@ -26,6 +23,12 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.compiler import Compiler, host_target
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intaglio.ir.node import Node
+    from intaglio.ir.view import View
 
 KERNELS: Final = 8192  # compiled kernels remembered by a device
 NAMES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")

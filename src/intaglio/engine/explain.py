@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.target import Target
-from intaglio.ir.node import Node
 from intaglio.lower.kernel import lower
 from intaglio.render import c
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from intaglio.ir.node import Node
 
 _seen: Final[ContextVar[list[Node] | None]] = ContextVar("intaglio_sources", default=None)
 

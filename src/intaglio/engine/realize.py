@@ -7,26 +7,26 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config
-
 from intaglio.core.errors import InternalError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
 from intaglio.engine.devices import Device, device_of
 from intaglio.ops.memory import Buffer as BufferOp
 from intaglio.ops.memory import BufferRef, Window
-from intaglio.runtime.buffer import Buffer
 from intaglio.schedule.alias import order
 from intaglio.schedule.fuse import split, together, used
 from intaglio.schedule.kernels import Copy, PlannedKernel, build
 from intaglio.schedule.program import CopyTo, Program, Repeat, Statement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from intaglio.engine.devices import Executable
+    from intaglio.runtime.buffer import Buffer
 
 lock: Final = threading.RLock()
 _buffers: Final[weakref.WeakKeyDictionary[BufferRef, Buffer]] = weakref.WeakKeyDictionary()
@@ -121,9 +121,10 @@ def _copy(statement: Statement) -> Copy | None:
     value = statement.value
     if isinstance(value.op, CopyTo):
         value = value.src[0]
-    elif not (isinstance(value.op, Window) and isinstance(value.src[0].op, BufferOp)):
-        return None
-    elif value.src[0].op.ref.device == statement.ref.device:
+    elif (
+        not (isinstance(value.op, Window) and isinstance(value.src[0].op, BufferOp))
+        or value.src[0].op.ref.device == statement.ref.device
+    ):
         return None
     if not (isinstance(value.op, Window) and isinstance(value.src[0].op, BufferOp)):
         raise InternalError("engine: a copy of a value that is not in memory")
@@ -233,5 +234,3 @@ def _launch(
         GlobalCounters.global_ops += executable.flops
         GlobalCounters.global_mem += kernel.nbytes
     flush()
-
-

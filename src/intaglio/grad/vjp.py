@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import GradError
 from intaglio.ir.node import Node
-from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
-from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, expand, flip, pad, permute, reshape, shrink
+from intaglio.ops.movement import (
+    Expand,
+    Flip,
+    Pad,
+    Permute,
+    Reshape,
+    Shrink,
+    expand,
+    flip,
+    pad,
+    permute,
+    reshape,
+    shrink,
+)
 from intaglio.ops.reduce import Reduce, Scan, reduce, scan
+
+if TYPE_CHECKING:
+    from intaglio.ir.view import View
 
 Cotangents = list[Node | None]
 
@@ -137,7 +154,12 @@ def _pull_put(node: Node, combine: str, ct: Node) -> Cotangents:
     if combine == "set":
         wins = winners(base.shape, tuple(indices))
         wide = expand(reshape(wins, wins.shape + (1,) * (values.rank - wins.rank)), values.shape)
-        covered = put("set", expand(const(dtypes.bool, False), base.shape), expand(const(dtypes.bool, True), values.shape), *indices)
+        covered = put(
+            "set",
+            expand(const(dtypes.bool, False), base.shape),
+            expand(const(dtypes.bool, True), values.shape),
+            *indices,
+        )
         none = const(ct.dtype, 0)
         return [ops.where(covered, none, ct), ops.where(wide, picked, none), *rest]
     if combine in ("max", "min"):
@@ -202,5 +224,3 @@ def mask_of(view: View, size: int) -> Node:
     """Which elements of a storage a view covers: bool, flat."""
     ones = expand(const(view.dtype, 1), view.shape)
     return ops.ne(spread(view, ones, size), const(view.dtype, 0))
-
-

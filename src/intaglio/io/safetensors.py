@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import FileFormatError
 from intaglio.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DTYPES: Final = {
     "BOOL": dtypes.bool, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64,
@@ -109,7 +111,9 @@ def _check_apart(file: Path, spans: Mapping[str, tuple[DType, tuple[int, ...], i
         last, owner = max(last, end), name
 
 
-def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+def safe_save(
+    tensors: Mapping[str, Tensor], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None:
     """Write tensors to a safetensors file. The old file, if there is one, is whole until the new one is.
 
     Raises: FileFormatError if the file cannot be written.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node
+
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
 
 Number: TypeAlias = int | float | bool
 Value: TypeAlias = "Number | list[Number]"
@@ -103,22 +105,22 @@ class _Machine:
         op = node.op
         match op.name:
             case "const":
-                return getattr(op, "value")
+                return op.value
             case "arg":
-                dtype: DType = getattr(op, "of")
-                return dtype.from_bits(self.slots[getattr(op, "slot")] & ((1 << dtype.bits) - 1))
+                dtype: DType = op.of
+                return dtype.from_bits(self.slots[op.slot] & ((1 << dtype.bits) - 1))
             case "chunk":
-                return 0 if getattr(op, "which") == "begin" else self.chunks
+                return 0 if op.which == "begin" else self.chunks
             case "iota":
-                return list(range(getattr(op, "n")))
+                return list(range(op.n))
             case "carried" | "final":
-                return self.carried[node.src[0]][getattr(op, "k")]
+                return self.carried[node.src[0]][op.k]
             case "load":
                 return self.load(node)
             case "expand":
                 return _spread(self.value(node.src[0]), node.shape)
             case "across":
-                return self.across(node, getattr(op, "kind"))
+                return self.across(node, op.kind)
             case _:
                 return self.elementwise(node)
 
@@ -140,7 +142,7 @@ class _Machine:
             return node.dtype.convert(values[0], types[0])  # pyright: ignore[reportArgumentType] -- one lane is a number
         if name == "bitcast":
             return node.dtype.from_bits(types[0].to_bits(values[0]))  # pyright: ignore[reportArgumentType]
-        evaluate: Evaluate = getattr(node.op, "evaluate")
+        evaluate: Evaluate = node.op.evaluate
         return node.dtype.wrap(evaluate(*values))
 
     def across(self, node: Node, kind: str) -> Number:
@@ -160,7 +162,7 @@ class _Machine:
             return self.slots[slot]
         scratch = self.locals.get(pointer)
         if scratch is None:
-            scratch = self.locals[pointer] = ctypes.create_string_buffer(getattr(pointer.op, "size") * pointer.dtype.itemsize)
+            scratch = self.locals[pointer] = ctypes.create_string_buffer(pointer.op.size * pointer.dtype.itemsize)
         return ctypes.addressof(scratch)
 
     def places(self, index: Value, lanes: int) -> list[int]:
@@ -191,7 +193,9 @@ class _Machine:
             self.memory.write(base + self.places(self.value(index), 1)[0] * dtype.itemsize, dtype, stored)
             return
         mask = _spread(self.value(node.src[3]), value.shape) if len(node.src) > 3 else [True] * len(stored)
-        for p, m, v in zip(self.places(self.value(index), len(stored)), mask if isinstance(mask, list) else [mask], stored, strict=True):
+        for p, m, v in zip(
+            self.places(self.value(index), len(stored)), mask if isinstance(mask, list) else [mask], stored, strict=True
+        ):
             if m:
                 self.memory.write(base + p * dtype.itemsize, dtype, v)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from intaglio.core.errors import InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from intaglio.core.dtypes import DType
 
 Shape: TypeAlias = tuple[int, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from intaglio.core.dtypes import DType
+if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
 
 Ints = tuple[int, ...]
 BUDGET: Final = 20_000  # steps of the exact overlap search, after which the answer is the safe one
@@ -74,8 +75,8 @@ class View(NamedTuple):
         stride = self.strides[axis]
         return View(
             self.dtype,
-            self.shape[:axis] + (count,) + self.shape[axis + 1 :],
-            self.strides[:axis] + (stride * step,) + self.strides[axis + 1 :],
+            (*self.shape[:axis], count, *self.shape[axis + 1 :]),
+            (*self.strides[:axis], stride * step, *self.strides[axis + 1 :]),
             self.offset + start * stride if count else self.offset,
         )
 
@@ -98,13 +99,19 @@ class View(NamedTuple):
         old = (1,) * missing + self.shape
         strides = (0,) * missing + self.strides
         return View(
-            self.dtype, shape, tuple(0 if a == 1 and b != 1 else s for a, b, s in zip(old, shape, strides, strict=True)), self.offset
+            self.dtype,
+            shape,
+            tuple(0 if a == 1 and b != 1 else s for a, b, s in zip(old, shape, strides, strict=True)),
+            self.offset,
         )
 
     def unsqueeze(self, axis: int) -> View:
         """A new axis of size 1."""
         return View(
-            self.dtype, self.shape[:axis] + (1,) + self.shape[axis:], self.strides[:axis] + (0,) + self.strides[axis:], self.offset
+            self.dtype,
+            (*self.shape[:axis], 1, *self.shape[axis:]),
+            (*self.strides[:axis], 0, *self.strides[axis:]),
+            self.offset,
         )
 
     def squeeze(self, axes: Ints) -> View:
@@ -238,8 +245,11 @@ class View(NamedTuple):
         if mine.shape in ((), (mine.size,)) and mine.size * self.dtype.itemsize == high - low:
             return True
         theirs = other.canonical()
-        return mine.strides == theirs.strides and mine.shape == theirs.shape and mine.offset == theirs.offset and (
-            self.dtype.itemsize == other.dtype.itemsize
+        return (
+            mine.strides == theirs.strides
+            and mine.shape == theirs.shape
+            and mine.offset == theirs.offset
+            and (self.dtype.itemsize == other.dtype.itemsize)
         )
 
     def covers_whole(self, nbytes: int) -> bool:

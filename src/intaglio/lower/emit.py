@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.core.target import Target
 from intaglio.ir.node import Node, make, toposort
 from intaglio.lower.index import Index, Terms, number
 from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, Elementwise, Mul, add, and_, fma, lt, mul, where
-from intaglio.ops.loop import END_IF, END_LOOP, Carried, Final as FinalValue, If, Loop, Range
+from intaglio.ops.loop import END_IF, END_LOOP, Carried, If, Loop, Range
+from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Across, Fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from intaglio.core.target import Target
 
 COMBINE: Final = {"sum": ADD, "prod": MUL, "max": MAXIMUM, "min": MINIMUM}
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
@@ -345,7 +349,9 @@ class Emitter:
         """A reduction, for all instances of the ranges that it depends on at once."""
         mask = self.mask(node)
         free = [r for r, b in self.bound.items() if self.bits[r] & mask and b.instances > 1]
-        instances: list[Instance] = [dict(zip(free, p, strict=True)) for p in product(*(range(self.bound[r].instances) for r in free))]
+        instances: list[Instance] = [
+            dict(zip(free, p, strict=True)) for p in product(*(range(self.bound[r].instances) for r in free))
+        ]
         outer = self.vector(mask)
         frames, self.frames = self.frames, self.frames[: level + 1]
         hidden = {r: self.bound.pop(r) for r in list(self.bound) if self.bound[r].frame > level}
@@ -428,7 +434,15 @@ class Emitter:
         return values
 
     def _run_vector(
-        self, kind: str, body: Node, v: Node, extent: int, lanes: int, count: int, instances: list[Instance], accumulators: list[Node]
+        self,
+        kind: str,
+        body: Node,
+        v: Node,
+        extent: int,
+        lanes: int,
+        count: int,
+        instances: list[Instance],
+        accumulators: list[Node],
     ) -> list[Node]:
         """One pass along a vector range: whole blocks in a loop, then what is left, masked."""
         step = lanes * count

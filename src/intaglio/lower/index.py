@@ -133,7 +133,7 @@ class Index:
                 low, high = self.bounds(node.src[0])
                 if isinstance(op, FloorDiv):
                     return low // width, high // width
-                return (low, high) if 0 <= low and high < width else (0, width - 1)
+                return (low, high) if low >= 0 and high < width else (0, width - 1)
         return -FAR, FAR
 
     def div(self, x: Node, d: int) -> Node:

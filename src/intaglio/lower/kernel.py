@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.core.target import Target
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
@@ -20,6 +18,11 @@ from intaglio.ops.memory import Load, Param, Window, load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Fold, Scan
 from intaglio.ops.transcendental import number as _number  # noqa: F401 -- fills the table of decompositions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from intaglio.core.target import Target
 
 CHUNK: Final = 1 << 17  # elements of work from which a kernel is split among threads
 ROWS: Final = 8  # rows of a product's tile
@@ -235,7 +238,11 @@ class _Kernel:
         emitter = self.emitter
         along = own[op.axis]
         around = [r for r in own if r is not along]
-        v = around[-1] if self.target.vector_bytes and around and op.axis != len(own) - 1 and self._steps(index, around[-1]) == 1 else None
+        v = (
+            around[-1]
+            if self.target.vector_bytes and around and op.axis != len(own) - 1 and self._steps(index, around[-1]) == 1
+            else None
+        )
         emitter.pinned |= emitter.bit(along)
 
         def chain(instances: list[Instance], lanes: int) -> None:
@@ -305,7 +312,9 @@ class _Kernel:
         self.sizes.extend(self.index.affine(r.src[0])[0] for r in ranges)
         self.sizes.extend(
             self.index.affine(r.src[0])[0]
-            for r in dict.fromkeys(r for p in places for n in walk((p.value,)) if isinstance(n.op, Fold) for r in n.src[1:])
+            for r in dict.fromkeys(
+                r for p in places for n in walk((p.value,)) if isinstance(n.op, Fold) for r in n.src[1:]
+            )
         )
         for r in ones:
             self.emitter.bit(r)
@@ -344,9 +353,7 @@ class _Kernel:
         def finish(instances: list[Instance], _: int) -> None:
             for instance in instances:
                 for place in places:
-                    self._put_store(
-                        place.pointer, place.index, self.emitter.emit(place.value, instance), instance
-                    )
+                    self._put_store(place.pointer, place.index, self.emitter.emit(place.value, instance), instance)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -407,7 +414,15 @@ class _Kernel:
             emitter.when(last, lambda: self._vector_tail(first, whole, extent, lanes, finish))
 
     def _vector_loop(
-        self, v: Node, start: Node, stop: Node, lanes: int, unroll: int, body: Callable[[list[Instance], int], None], *, once: bool = False
+        self,
+        v: Node,
+        start: Node,
+        stop: Node,
+        lanes: int,
+        unroll: int,
+        body: Callable[[list[Instance], int], None],
+        *,
+        once: bool = False,
     ) -> None:
         """Whole vectors of a range."""
         instances: list[Instance] = [{v: u} for u in range(unroll)]
@@ -564,7 +579,9 @@ class _Kernel:
 
                 def inner(counter: Node, carried: list[Node]) -> list[Node]:
                     level = len(emitter.frames) - 1
-                    stop = emitter.put(level, minimum(emitter.put(level, add(counter, number(ROW_BLOCK))), number(whole)))
+                    stop = emitter.put(
+                        level, minimum(emitter.put(level, add(counter, number(ROW_BLOCK))), number(whole))
+                    )
                     block(counter, stop, (0, 0))
                     return carried
 
@@ -631,9 +648,7 @@ def decompose(root: Node) -> Node:
 
 def _is_primitive(root: Node) -> bool:
     """Whether nothing is left to decompose (double precision keeps its functions: the library has them)."""
-    return all(
-        not isinstance(n.op, Elementwise) or n.op.primitive or n.dtype is dtypes.float64 for n in walk((root,))
-    )
+    return all(not isinstance(n.op, Elementwise) or n.op.primitive or n.dtype is dtypes.float64 for n in walk((root,)))
 
 
 def _group(window: Node) -> int:
@@ -699,5 +714,3 @@ def _work(node: Node) -> int:
     if op.name in ("reduce", "scan") and node.dtype.is_float:
         return node.src[0].size
     return 0
-
-

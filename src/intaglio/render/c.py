@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node
 from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, Final as FinalValue, If, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Loop, Store
+from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param
+
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
 
 TYPES: Final = {
     "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t",
     "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float16": "_Float16", "bfloat16": "__bf16",
     "float32": "float", "float64": "double",
 }  # fmt: skip
-INFIX: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
-CALLS: Final = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "fma": "fma", "copysign": "copysign"}
+INFIX: Final = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "lt": "<",
+    "le": "<=",
+    "eq": "==",
+    "ne": "!=",
+}
+CALLS: Final = {
+    "sqrt": "sqrt",
+    "abs": "fabs",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "rint",
+    "fma": "fma",
+    "copysign": "copysign",
+}
 HELPERS: Final = {
     "maximum": "#define maximum(a, b) ((a) != (a) || (a) > (b) ? (a) : (b))",
     "minimum": "#define minimum(a, b) ((a) != (a) || (a) < (b) ? (a) : (b))",
@@ -158,7 +182,9 @@ class _Writer:
                 self.names[node] = i
                 step = self.value(node.src[2])
                 advance = f"{i}++" if step == "1" else f"{i} += {step}"
-                self.say(f"for (int64_t {i} = {self.value(node.src[0])}; {i} < {self.value(node.src[1])}; {advance}) {{")
+                self.say(
+                    f"for (int64_t {i} = {self.value(node.src[0])}; {i} < {self.value(node.src[1])}; {advance}) {{"
+                )
                 self.depth += 1
             case EndLoop():
                 loop = node.src[0]
@@ -251,7 +277,9 @@ class _Writer:
         if name in INFIX:
             word = {"add": "|", "mul": "&", "sub": "^"}.get(name, INFIX[name]) if source.is_bool else INFIX[name]
             text = f"({x[0]} {word} {x[1]})"
-            narrow = not node.dtype.is_bool and (node.dtype.bits < 32 or node.dtype in (dtypes.float16, dtypes.bfloat16))
+            narrow = not node.dtype.is_bool and (
+                node.dtype.bits < 32 or node.dtype in (dtypes.float16, dtypes.bfloat16)
+            )
             return f"({self.type(node.dtype)}){text}" if narrow else text
         if name == "where":
             return f"({x[0]} ? {x[1]} : {x[2]})"

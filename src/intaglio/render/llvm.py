@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.core.target import Target
-from intaglio.ir.node import Node
 from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, Final as FinalValue, If, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Loop, Store
+from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
 from intaglio.ops.reduce import Across
+
+if TYPE_CHECKING:
+    from intaglio.core.target import Target
+    from intaglio.ir.node import Node
 
 TYPES: Final = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
@@ -22,8 +25,20 @@ TYPES: Final = {
 }  # fmt: skip
 INTEGER: Final = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-INTRINSIC: Final = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
-COMPARE: Final = {"lt": ("olt", "slt", "ult"), "le": ("ole", "sle", "ule"), "eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne")}
+INTRINSIC: Final = {
+    "sqrt": "sqrt",
+    "abs": "fabs",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "roundeven",
+}
+COMPARE: Final = {
+    "lt": ("olt", "slt", "ult"),
+    "le": ("ole", "sle", "ule"),
+    "eq": ("oeq", "eq", "eq"),
+    "ne": ("une", "ne", "ne"),
+}
 NARROW: Final = (dtypes.float16, dtypes.bfloat16)
 TINY: Final = {dtypes.float8_e4m3: (20, -120, 0x7F), dtypes.float8_e5m2: (21, -112, 0x7C)}
 
@@ -182,7 +197,9 @@ class _Writer:
 
     def suffix(self, dtype: DType, shape: tuple[int, ...]) -> str:
         """An intrinsic's type suffix."""
-        one = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(TYPES[dtype.name], TYPES[dtype.name])
+        one = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(
+            TYPES[dtype.name], TYPES[dtype.name]
+        )
         return f"v{shape[0]}{one}" if shape else one
 
     # -- instructions
@@ -271,7 +288,9 @@ class _Writer:
 
     def address(self, pointer: Node, index: Node) -> str:
         """The address of an element."""
-        return self.fresh(f"getelementptr {self.memory(pointer.dtype)}, ptr {self.pointer(pointer)}, i64 {self.value(index)}")
+        return self.fresh(
+            f"getelementptr {self.memory(pointer.dtype)}, ptr {self.pointer(pointer)}, i64 {self.value(index)}"
+        )
 
     def addresses(self, pointer: Node, index: Node) -> str:
         """The addresses of elements at a vector of places."""
@@ -366,7 +385,9 @@ class _Writer:
         while lanes > 1:
             half = lanes // 2
             full = self.type(vector.dtype, (lanes,))
-            low = self.fresh(f"shufflevector {full} {name}, {full} poison, <{half} x i32> <{', '.join(f'i32 {k}' for k in range(half))}>")
+            low = self.fresh(
+                f"shufflevector {full} {name}, {full} poison, <{half} x i32> <{', '.join(f'i32 {k}' for k in range(half))}>"
+            )
             high = self.fresh(
                 f"shufflevector {full} {name}, {full} poison, <{half} x i32> <{', '.join(f'i32 {k + half}' for k in range(half))}>"
             )
@@ -404,7 +425,9 @@ class _Writer:
         values = [self.value(s, shape) for s in node.src]
         if op.name == "where":
             kind = self.type(node.dtype, shape)
-            return self.fresh(f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}")
+            return self.fresh(
+                f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}"
+            )
         dtype = node.src[0].dtype
         if dtype in NARROW:
             wide = [self.cast(v, dtype, dtypes.float32, shape) for v in values]
@@ -490,10 +513,14 @@ class _Writer:
         one = self.splat(dtype, 1.0, shape)
         quotient = choose(differ, self.fresh(f"fsub {kind} {quotient}, {one}"), quotient)
         low = self.fresh(self.intrinsic(f"llvm.floor.{suffix}", kind, (kind, quotient)))
-        far = self.fresh(f"fcmp ogt {kind} {self.fresh(f'fsub {kind} {quotient}, {low}')}, {self.splat(dtype, 0.5, shape)}")
+        far = self.fresh(
+            f"fcmp ogt {kind} {self.fresh(f'fsub {kind} {quotient}, {low}')}, {self.splat(dtype, 0.5, shape)}"
+        )
         low = choose(far, self.fresh(f"fadd {kind} {low}, {one}"), low)
         nothing = self.fresh(f"fcmp oeq {kind} {quotient}, {zero}")
-        low = choose(nothing, self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, zero), (kind, plain))), low)
+        low = choose(
+            nothing, self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, zero), (kind, plain))), low
+        )
         by_zero = self.fresh(f"fcmp oeq {kind} {y}, {zero}")
         return remainder, choose(by_zero, plain, low)
 
@@ -564,12 +591,18 @@ class _Writer:
             differ = self.fresh(f"icmp slt {kind} {self.fresh(f'xor {kind} {rest}, {divisor}')}, {zero}")
             down = self.fresh(f"and {flag} {some}, {differ}")
             if name == "floor_div":
-                result = self.fresh(f"select {flag} {down}, {kind} {self.fresh(f'sub {kind} {quotient}, {one}')}, {kind} {quotient}")
+                result = self.fresh(
+                    f"select {flag} {down}, {kind} {self.fresh(f'sub {kind} {quotient}, {one}')}, {kind} {quotient}"
+                )
                 if known is None or known < 0:
                     minus = self.fresh(f"icmp eq {kind} {y}, {self.splat(dtype, -1, shape)}")
-                    result = self.fresh(f"select {flag} {minus}, {kind} {self.fresh(f'sub {kind} {zero}, {x}')}, {kind} {result}")
+                    result = self.fresh(
+                        f"select {flag} {minus}, {kind} {self.fresh(f'sub {kind} {zero}, {x}')}, {kind} {result}"
+                    )
             else:
-                result = self.fresh(f"select {flag} {down}, {kind} {self.fresh(f'add {kind} {rest}, {divisor}')}, {kind} {rest}")
+                result = self.fresh(
+                    f"select {flag} {down}, {kind} {self.fresh(f'add {kind} {rest}, {divisor}')}, {kind} {rest}"
+                )
         if by_zero:
             result = self.fresh(f"select {flag} {by_zero}, {kind} {zero}, {kind} {result}")
         return result
@@ -637,7 +670,9 @@ class _Writer:
         inside = self.fresh(f"and {flag} {above}, {below}")
         safe = self.fresh(f"select {flag} {inside}, {kind} {x}, {kind} {zero}")
         result = self.fresh(f"fptosi {kind} {safe} to {whole}")
-        result = self.fresh(f"select {flag} {inside}, {whole} {result}, {whole} {self.splat(through, through.min, shape)}")
+        result = self.fresh(
+            f"select {flag} {inside}, {whole} {result}, {whole} {self.splat(through, through.min, shape)}"
+        )
         if to is dtypes.uint64:
             high = self.fresh(f"fcmp olt {kind} {x}, {self.splat(source, 2.0**64, shape)}")
             large = self.fresh(f"fcmp oge {kind} {x}, {self.splat(source, limit, shape)}")
@@ -650,7 +685,11 @@ class _Writer:
     def from_tiny(self, x: str, source: DType, shape: tuple[int, ...]) -> str:
         """An 8-bit float as float32: its bits moved up, then scaled."""
         shift, scale, top = TINY[source]
-        word, real, flag = self.type(dtypes.int32, shape), self.type(dtypes.float32, shape), self.type(dtypes.bool, shape)
+        word, real, flag = (
+            self.type(dtypes.int32, shape),
+            self.type(dtypes.float32, shape),
+            self.type(dtypes.bool, shape),
+        )
         wide = self.fresh(f"zext {self.type(source, shape)} {x} to {word}")
         magnitude = self.fresh(f"and {word} {wide}, {self.splat(dtypes.int32, 0x7F, shape)}")
         bits = self.fresh(f"shl {word} {magnitude}, {self.splat(dtypes.int32, shift, shape)}")
@@ -659,20 +698,32 @@ class _Writer:
         )
         if source is dtypes.float8_e4m3:
             odd = self.fresh(f"icmp eq {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
-            value = self.fresh(f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}")
+            value = self.fresh(
+                f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}"
+            )
         else:
             endless = self.fresh(f"icmp eq {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
             odd = self.fresh(f"icmp sgt {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
-            value = self.fresh(f"select {flag} {endless}, {real} {self.splat(dtypes.float32, float('inf'), shape)}, {real} {value}")
-            value = self.fresh(f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}")
+            value = self.fresh(
+                f"select {flag} {endless}, {real} {self.splat(dtypes.float32, float('inf'), shape)}, {real} {value}"
+            )
+            value = self.fresh(
+                f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}"
+            )
         sign = self.fresh(f"shl {word} {wide}, {self.splat(dtypes.int32, 24, shape)}")
         signed = self.fresh(f"bitcast {word} {sign} to {real}")
-        return self.fresh(self.intrinsic(f"llvm.copysign.{self.suffix(dtypes.float32, shape)}", real, (real, value), (real, signed)))
+        return self.fresh(
+            self.intrinsic(f"llvm.copysign.{self.suffix(dtypes.float32, shape)}", real, (real, value), (real, signed))
+        )
 
     def to_tiny(self, x: str, to: DType, shape: tuple[int, ...]) -> str:
         """A float32 as an 8-bit float: scaled down, rounded at the last bit that is kept."""
         shift, scale, top = TINY[to]
-        word, real, flag = self.type(dtypes.int32, shape), self.type(dtypes.float32, shape), self.type(dtypes.bool, shape)
+        word, real, flag = (
+            self.type(dtypes.int32, shape),
+            self.type(dtypes.float32, shape),
+            self.type(dtypes.bool, shape),
+        )
 
         def number(n: int) -> str:
             return self.splat(dtypes.int32, n, shape)
@@ -683,11 +734,12 @@ class _Writer:
         scaled = self.fresh(f"fmul {real} {plain}, {self.splat(dtypes.float32, 2.0**scale, shape)}")
         raw = self.fresh(f"bitcast {real} {scaled} to {word}")
         odd_bit = self.fresh(f"and {word} {self.fresh(f'lshr {word} {raw}, {number(shift)}')}, {number(1)}")
-        bumped = self.fresh(f"add {word} {self.fresh(f'add {word} {raw}, {number((1 << (shift - 1)) - 1)}')}, {odd_bit}")
+        bumped = self.fresh(
+            f"add {word} {self.fresh(f'add {word} {raw}, {number((1 << (shift - 1)) - 1)}')}, {odd_bit}"
+        )
         kept = self.fresh(f"lshr {word} {bumped}, {number(shift)}")
         over = self.fresh(f"icmp sge {word} {kept}, {number(top)}")
         kept = self.fresh(f"select {flag} {over}, {word} {number(top)}, {word} {kept}")
         nan = self.fresh(f"fcmp uno {real} {x}, {x}")
         kept = self.fresh(f"select {flag} {nan}, {word} {number(0x7F if top == 0x7F else 0x7E)}, {word} {kept}")
         return self.fresh(f"trunc {word} {self.fresh(f'or {word} {kept}, {sign}')} to {self.type(to, shape)}")
-

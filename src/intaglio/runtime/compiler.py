@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.errors import InternalError
 from intaglio.core.target import Target
 from intaglio.runtime import elf
-from intaglio.runtime.disk_cache import DiskCache
 
 if TYPE_CHECKING:
     from llvmlite import binding as llvm
+
+    from intaglio.runtime.disk_cache import DiskCache
 
 _lock: Final = threading.RLock()
 _keep: Final[list[object]] = []  # loaded libraries live as long as the process: kernels are never unloaded

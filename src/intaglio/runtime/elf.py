@@ -119,7 +119,9 @@ def _sections(data: bytes) -> list[Section]:
     size, count = struct.unpack_from("<HH", data, 0x3A)
     found: list[Section] = []
     for number in range(count):
-        name, kind, flags, _, offset, length, link, info, align = struct.unpack_from("<IIQQQQIIQ", data, table + number * size)
+        name, kind, flags, _, offset, length, link, info, align = struct.unpack_from(
+            "<IIQQQQIIQ", data, table + number * size
+        )
         found.append((name, kind, flags, offset, length, link, info, align))
     return found
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from intaglio.runtime.compiler import Compiler
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intaglio.runtime.compiler import Compiler
 
 DRIVER: Final = """
 define void @run_table(ptr %args, i64 %begin, i64 %end) {

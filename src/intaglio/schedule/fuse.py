@@ -150,11 +150,12 @@ class _Materialize:
                         must = must or _has_product_below(node, order, chosen, self.done)
                     must = must or (node in self.shared)
                 case Elementwise():
-                    if inner > DEEPEST and node.size > 1 or inner > 4 * DEEPEST:
-                        must = True
-                    elif node in self.shared and inner >= 8 and node.size >= 1024:
-                        must = True
-                    elif not op.primitive and node.shape and not _outermost(node, contexts):
+                    if (
+                        (inner > DEEPEST and node.size > 1)
+                        or inner > 4 * DEEPEST
+                        or (node in self.shared and inner >= 8 and node.size >= 1024)
+                        or (not op.primitive and node.shape and not _outermost(node, contexts))
+                    ):
                         must = True
                 case _:
                     pass
@@ -170,11 +171,14 @@ class _Materialize:
         node = factor
         while isinstance(node.op, (Expand, Reshape, Permute)):
             node = node.src[0]
-        if node.src and not isinstance(node.op, (Window, Cast)) and node not in self.done:
-            chosen.add(node)
-        elif isinstance(node.op, Window) and not isinstance(node.src[0].op, Buffer):
-            chosen.add(node)
-        elif isinstance(node.op, Cast) and not (isinstance(node.src[0].op, Window) and isinstance(node.src[0].src[0].op, Buffer)):
+        if (
+            (node.src and not isinstance(node.op, (Window, Cast)) and node not in self.done)
+            or (isinstance(node.op, Window) and not isinstance(node.src[0].op, Buffer))
+            or (
+                isinstance(node.op, Cast)
+                and not (isinstance(node.src[0].op, Window) and isinstance(node.src[0].src[0].op, Buffer))
+            )
+        ):
             chosen.add(node)
 
 
@@ -183,7 +187,12 @@ def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
     op = node.op
     if isinstance(op, Window) and len(src) == 1 and src[0] is not node.src[0]:
         inner = src[0]
-        if isinstance(inner.op, Window) and isinstance(inner.src[0].op, Buffer) and inner.op.view.is_contiguous and inner.op.view.offset == 0:
+        if (
+            isinstance(inner.op, Window)
+            and isinstance(inner.src[0].op, Buffer)
+            and inner.op.view.is_contiguous
+            and inner.op.view.offset == 0
+        ):
             return window(op.view, inner.src[0])
     return rebuild(node, src)
 
@@ -194,7 +203,10 @@ def split_root(statement: Write) -> list[Statement]:
     if not isinstance(value.op, Put):
         return [statement]
     base, values, *places = value.src
-    return [replace(statement, value=base), replace(statement, value=values, indices=tuple(places), combine=value.op.combine)]
+    return [
+        replace(statement, value=base),
+        replace(statement, value=values, indices=tuple(places), combine=value.op.combine),
+    ]
 
 
 def _has_product_below(node: Node, order: list[Node], chosen: set[Node], done: dict[Node, Node]) -> bool:
@@ -261,7 +273,9 @@ def _far(core: Node, axis: int) -> bool:
     return False
 
 
-def _contexts(root: Node, order: list[Node], done: dict[Node, Node]) -> dict[Node, dict[tuple[Axes, tuple[int, ...]], None]]:
+def _contexts(
+    root: Node, order: list[Node], done: dict[Node, Node]
+) -> dict[Node, dict[tuple[Axes, tuple[int, ...]], None]]:
     """For each node, the ways in which its axes follow from the loops around it: (axes, the loops in order)."""
     found: dict[Node, dict[tuple[Axes, tuple[int, ...]], None]] = {n: {} for n in order}
     count = root.rank
@@ -388,12 +402,17 @@ def _joins(group: list[Statement], statement: Statement, written: set[BufferRef]
     first = group[0]
     if isinstance(statement, Repeat) or isinstance(first, Repeat):
         return False
-    if isinstance(statement.value.op, (Scan, CopyTo)) or any(isinstance(s, Write) and isinstance(s.value.op, (Scan, CopyTo)) for s in group):
+    if isinstance(statement.value.op, (Scan, CopyTo)) or any(
+        isinstance(s, Write) and isinstance(s.value.op, (Scan, CopyTo)) for s in group
+    ):
         return False
     if first.ref.device != statement.ref.device or first.ref.device == "DISK":
         return False
     reads = {
-        n.op.ref for value in (statement.value, *statement.indices) for n in toposort((value,)) if isinstance(n.op, Buffer)
+        n.op.ref
+        for value in (statement.value, *statement.indices)
+        for n in toposort((value,))
+        if isinstance(n.op, Buffer)
     }
     if reads & written:
         return False
@@ -425,5 +444,3 @@ def used(statements: list[Statement], keep: set[BufferRef]) -> list[Statement]:
             roots.append(statement.selector)
         needed |= {n.op.ref for n in toposort(roots) if isinstance(n.op, Buffer)}
     return out[::-1]
-
-

@@ -104,7 +104,12 @@ class _Builder:
     def value(self, root: Node) -> Node:
         """A value over pointers and arguments."""
         done = self.done
-        for node in toposort((root,), enter=lambda n: n not in done and not (isinstance(n.op, Window) and isinstance(n.src[0].op, Buffer) and len(n.src) == 1)):
+        for node in toposort(
+            (root,),
+            enter=lambda n: (
+                n not in done and not (isinstance(n.op, Window) and isinstance(n.src[0].op, Buffer) and len(n.src) == 1)
+            ),
+        ):
             if node in done:
                 continue
             op = node.op
@@ -114,7 +119,9 @@ class _Builder:
                     done[node] = self.place(view, node.src[0].op.ref, offset)
                     self.nbytes += node.nbytes
                 case Range():
-                    done[node] = make(Range(1_000_000 + self.counters.setdefault(node, len(self.counters))), node.src[0])
+                    done[node] = make(
+                        Range(1_000_000 + self.counters.setdefault(node, len(self.counters))), node.src[0]
+                    )
                 case Buffer():
                     done[node] = node
                 case Elementwise():

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from intaglio.ir.node import Node, Op, Result, make
-from intaglio.ops.memory import BufferRef
 
 if TYPE_CHECKING:
     from intaglio.ir.view import View
+    from intaglio.ops.memory import BufferRef
 
 
 @dataclass(frozen=True, slots=True)

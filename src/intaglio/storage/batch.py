@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make
@@ -13,7 +13,11 @@ from intaglio.ops.loop import Range
 from intaglio.ops.memory import Const, Iota, Put, Take, Window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, expand, reshape
 from intaglio.ops.reduce import Reduce, Scan
-from intaglio.storage.skeleton import Pattern, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from intaglio.storage.skeleton import Pattern, Step
 
 Shape = tuple[int, ...]
 
@@ -40,7 +44,23 @@ def batch(pattern: Pattern, axes: Shape, leaf: Callable[[Step, int], tuple[Node,
 
 def supports(pattern: Pattern) -> bool:
     """Whether every op of the pattern can be batched."""
-    known = (Elementwise, Reshape, Permute, Expand, Pad, Shrink, Flip, Reduce, Scan, Take, Put, Window, Const, Iota, Range)
+    known = (
+        Elementwise,
+        Reshape,
+        Permute,
+        Expand,
+        Pad,
+        Shrink,
+        Flip,
+        Reduce,
+        Scan,
+        Take,
+        Put,
+        Window,
+        Const,
+        Iota,
+        Range,
+    )
     return all(step.kind != "op" or isinstance(step.op, known) for step in pattern.steps)
 
 
@@ -113,9 +133,7 @@ def _take(src: Sequence[tuple[Node, bool]], axes: Shape, ones: Shape) -> Node:
     """Elements at each entry's own positions, of one array or of each entry's own."""
     (x, own), *indices = src
     shape = next((i.shape[len(axes) :] if b else i.shape) for i, b in indices)
-    full = [
-        i if b else expand(reshape(i, ones + i.shape), axes + i.shape) for i, b in indices
-    ]
+    full = [i if b else expand(reshape(i, ones + i.shape), axes + i.shape) for i, b in indices]
     if not own:
         return make(Take(), x, *full)
     rows: list[Node] = []

@@ -18,7 +18,17 @@ from intaglio.ops.memory import buffer, const, iota, take, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.schedule.program import Repeat, Write
 from intaglio.storage.batch import batch
-from intaglio.storage.columns import Affine, Integers, Nest, affine, affine_floats, as_bytes, common_nest, grid, integers
+from intaglio.storage.columns import (
+    Affine,
+    Integers,
+    Nest,
+    affine,
+    affine_floats,
+    as_bytes,
+    common_nest,
+    grid,
+    integers,
+)
 
 if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.ir.node import Node
 from intaglio.ops.elementwise import add, cast, mul
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from intaglio.ir.node import Node
     from intaglio.storage.skeleton import Hole
 
 Integers: TypeAlias = "NDArray[np.int64]"
@@ -92,7 +94,7 @@ def common_nest(n: int, columns: Sequence[Integers]) -> Nest:
         if all(b % a == 0 for a, b in zip(merged, [*merged[1:], n], strict=False)):
             chosen = merged
     bounds = [1, *chosen, n]
-    extents = tuple(b // a for a, b in zip(bounds, bounds[1:], strict=False))
+    extents = tuple(b // a for a, b in itertools.pairwise(bounds))
     return Nest(tuple(reversed([e for e in extents if e > 1] or [n])))
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
-from intaglio.ir.node import Node, make, rebuild
+from intaglio.ir.node import Node, rebuild
 from intaglio.ir.view import View
+from intaglio.ops import movement
 from intaglio.ops.elementwise import Cast, Detach
 from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, BufferRef, Read, const, window
-from intaglio.ops import movement
 from intaglio.ops.movement import expand
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import reroll
@@ -26,6 +25,8 @@ from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
     from intaglio.storage.skeleton import Hole
 
 # Where the value of a node lies: an old version kept for its readers, or the result of a computed tensor.
@@ -420,9 +421,7 @@ class Flush:
                 self._add(Write(ref, view, self.resolve(element_node(entry))))
         self._mark(storage, entry.sequence)
 
-    def _segment(
-        self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef
-    ) -> Write:
+    def _segment(self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
         pattern = Pattern((Step("number", view.dtype),))
         run = reroll.Run(self._kind(storage, view.dtype, (), (), pattern))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from intaglio.engine import realize as engine
 from intaglio.grad.vjp import mask_of, pull, read_flat, spread, winners
 from intaglio.ir.node import Node
-from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.elementwise import Detach
 from intaglio.ops.memory import Read, const, put, take
@@ -21,6 +20,7 @@ from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
+    from intaglio.ir.view import View
 
 
 @dataclass(slots=True)
@@ -195,7 +195,9 @@ class Backward:
                 wins = winners(view.shape, record.indices)
                 wide = expand(reshape(wins, wins.shape + (1,) * (picked.rank - wins.rank)), picked.shape)
                 self._add(record.value, ops.where(wide, picked, none))
-            rest = put("set", inner, expand(none, record.indices[0].shape + view.shape[len(record.indices) :]), *record.indices)
+            rest = put(
+                "set", inner, expand(none, record.indices[0].shape + view.shape[len(record.indices) :]), *record.indices
+            )
             outside = ops.where(mask_of(view, ct.size), none, ct)
             self._add_flat((storage, count - 1), ops.add(outside, spread(view, rest, ct.size)))
             return
@@ -241,7 +243,9 @@ def _rolled(storage: Storage, history: History) -> list[Record]:
         key = (view.dtype, view.shape, view.strides, found[0])
         kind = kinds.get(key)
         if kind is None:
-            kind = kinds[key] = reroll.Kind(storage, view.dtype, view.shape, view.strides, found[0], tuple(found[0].reads))
+            kind = kinds[key] = reroll.Kind(
+                storage, view.dtype, view.shape, view.strides, found[0], tuple(found[0].reads)
+            )
         item = reroll.Item(record.sequence, kind, view.offset, found[1])
         by_item[id(item)] = record
         items.append(item)
@@ -282,5 +286,3 @@ def leaf_gradients(root: Node, ct: Node, *, retain: bool) -> dict[Storage, Node]
                 history.base = None
                 history.since = storage.sequence
     return found
-
-

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from intaglio.storage.skeleton import Hole, Pattern, Step
-
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from intaglio.core.dtypes import DType
     from intaglio.storage.columns import Integers
+    from intaglio.storage.skeleton import Hole, Pattern, Step
     from intaglio.storage.storage import Storage
 
 LONGEST_PERIOD: Final = 64  # how many writes the body of one rolled loop may have before it becomes a switch
@@ -199,7 +200,7 @@ def _stretches(items: list[Item], prior: dict[Storage, int]) -> list[list[Item]]
                     stale = True
         before = last.get(item.storage)
         between = before is not None and any(before <= s < item.sequence for s in observed.get(item.storage, ()))
-        if outdated or between or (flow or flows) and (stale or stales):
+        if outdated or between or ((flow or flows) and (stale or stales)):
             if current:
                 stretches.append(current)
             earlier.update(last)
@@ -247,17 +248,17 @@ def _has_flow(items: list[Item]) -> bool:
     for item in items:
         written.setdefault(item.storage, []).append(item)
     for storage, writers in written.items():
-        readers = [
-            (item, step, hole) for item in items for step, hole in item.kind.reads if step.storage is storage
-        ]
+        readers = [(item, step, hole) for item in items for step, hole in item.kind.reads if step.storage is storage]
         if not readers:
             continue
         regions = {w.kind.region for w in writers} | {
             _bytes_of(step.dtype, step.shape, step.strides) for _, step, _ in readers
         }
         size = next(iter(regions))[1]
-        if len(regions) == 1 and all(w.offset % size == writers[0].offset % size for w in writers) and all(
-            int(item.holes[hole]) % size == writers[0].offset % size for item, _, hole in readers
+        if (
+            len(regions) == 1
+            and all(w.offset % size == writers[0].offset % size for w in writers)
+            and all(int(item.holes[hole]) % size == writers[0].offset % size for item, _, hole in readers)
         ):
             if _exact_flow(writers, readers):
                 return True
@@ -356,7 +357,8 @@ def _last_writers(runs: list[Run]) -> list[Run]:
             if number > last.get(offset, -1):
                 last[offset] = number
     kept = [
-        run.keep(p for p, (n, o) in enumerate(zip(run.numbers, run.offsets, strict=True)) if last[o] == n) for run in runs
+        run.keep(p for p, (n, o) in enumerate(zip(run.numbers, run.offsets, strict=True)) if last[o] == n)
+        for run in runs
     ]
     return [run for run in kept if run.numbers]
 
@@ -365,13 +367,13 @@ def _disjoint(run: Run) -> bool:
     """Whether the targets of a run cannot overlap, by their bounds."""
     low, high = run.kind.region
     offsets = sorted(run.offsets)
-    return all(b - a >= high - low for a, b in zip(offsets, offsets[1:], strict=False))
+    return all(b - a >= high - low for a, b in itertools.pairwise(offsets))
 
 
 def _in_turn(runs: list[Run]) -> bool:
     """Whether each run ends before the next begins."""
     ordered = sorted(runs, key=lambda run: run.numbers[0])
-    return all(a.numbers[-1] < b.numbers[0] for a, b in zip(ordered, ordered[1:], strict=False))
+    return all(a.numbers[-1] < b.numbers[0] for a, b in itertools.pairwise(ordered))
 
 
 def _stays_wide(item: Item) -> bool:
@@ -435,5 +437,3 @@ def _period(order: Integers) -> int | None:
         if (order[period:] == order[:-period]).all():
             return period
     return None
-
-

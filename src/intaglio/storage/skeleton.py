@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -10,6 +9,8 @@ from intaglio.ir.node import Node, Op, toposort
 from intaglio.ops.memory import Const, Read
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from intaglio.core.dtypes import DType
     from intaglio.storage.storage import Storage
 

@@ -47,7 +47,13 @@ class Storage:
     )
 
     def __init__(
-        self, nbytes: int, device: str, *, base: Node | None = None, ref: BufferRef | None = None, read_only: bool = False
+        self,
+        nbytes: int,
+        device: str,
+        *,
+        base: Node | None = None,
+        ref: BufferRef | None = None,
+        read_only: bool = False,
     ) -> None:
         self.nbytes: Final = nbytes
         self.device: Final = device
@@ -100,7 +106,12 @@ class Storage:
         self._append(view, Entry(0, view, value, site=site))
 
     def write_at(
-        self, view: View, indices: tuple[Node, ...], value: Node, combine: str = "set", site: tuple[str, int] | None = None
+        self,
+        view: View,
+        indices: tuple[Node, ...],
+        value: Node,
+        combine: str = "set",
+        site: tuple[str, int] | None = None,
     ) -> None:
         """Append the write of values at computed positions of the view's leading axes (checked, not negative)."""
         self._append(view, Entry(0, view, value, indices, combine, site))

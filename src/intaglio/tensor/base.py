@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
 from intaglio.core.errors import IndexRangeError, ValueRangeError
-from intaglio.ir.node import Node, Op
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import Buffer, buffer
@@ -16,6 +15,7 @@ from intaglio.storage.skeleton import Skeleton
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
+    from intaglio.ir.node import Node, Op
     from intaglio.storage.skeleton import Hole
 
 T = TypeVar("T", bound="TensorBase")
@@ -236,7 +236,8 @@ class TensorBase(ScalarHandle):
             offset += i * stride
         skeleton = value._skeleton
         storage = self._storage
-        assert skeleton is not None and storage is not None
+        assert skeleton is not None
+        assert storage is not None
         holes = value._holes
         if holes is None:
             source = value._storage
@@ -383,6 +384,11 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
 def uop_of(tensor: TensorBase) -> Node:
     """The node that a tensor is: its buffer where it is in memory, else its value."""
     storage = tensor._storage
-    if storage is not None and storage.ref is not None and not storage.log and tensor._place()[1].covers_whole(storage.nbytes):
+    if (
+        storage is not None
+        and storage.ref is not None
+        and not storage.log
+        and tensor._place()[1].covers_whole(storage.nbytes)
+    ):
         return buffer(storage.ref)
     return tensor._value()

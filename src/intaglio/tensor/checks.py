@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.node import Node
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
 
 
 @dataclass(frozen=True, slots=True)

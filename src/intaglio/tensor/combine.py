@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from intaglio.core.dtypes import dtypes, promote
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError
-from intaglio.ir.node import Node
 from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put, take
@@ -17,6 +15,9 @@ from intaglio.tensor.indexing import _checked as checked_index
 from intaglio.tensor.movement import axis_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
 
@@ -34,8 +35,13 @@ def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     a = axis_of("cat", axis, first.ndim)
     dtype = first.dtype
     for k, tensor in enumerate(tensors):
-        if tensor.ndim != first.ndim or tensor.shape[:a] + tensor.shape[a + 1 :] != first.shape[:a] + first.shape[a + 1 :]:
-            raise ShapeError(f"cat: shapes must agree except on axis {a}; operand {k} is {tensor.shape}, operand 0 is {first.shape}.")
+        if (
+            tensor.ndim != first.ndim
+            or tensor.shape[:a] + tensor.shape[a + 1 :] != first.shape[:a] + first.shape[a + 1 :]
+        ):
+            raise ShapeError(
+                f"cat: shapes must agree except on axis {a}; operand {k} is {tensor.shape}, operand 0 is {first.shape}."
+            )
         dtype = promote(dtype, tensor.dtype)
     total = sum(t.shape[a] for t in tensors)
     out = first.__class__.empty(*first.shape[:a], total, *first.shape[a + 1 :], dtype=dtype, device=first._device)
@@ -53,7 +59,9 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         raise ShapeError("stack: there must be at least one tensor.")
     for k, tensor in enumerate(tensors):
         if tensor.shape != tensors[0].shape:
-            raise ShapeError(f"stack: shapes must be equal; operand {k} is {tensor.shape}, operand 0 is {tensors[0].shape}.")
+            raise ShapeError(
+                f"stack: shapes must be equal; operand {k} is {tensor.shape}, operand 0 is {tensors[0].shape}."
+            )
     return cat([t.unsqueeze(axis) for t in tensors], axis_of("stack", axis, tensors[0].ndim + 1))
 
 
@@ -171,8 +179,12 @@ def one_hot(self: Tensor, classes: int) -> Tensor:
 def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list[Node]]:
     """(axis, index nodes for every axis) of PyTorch's gather and scatter."""
     a = axis_of(name, axis, self.ndim)
-    if index.ndim != self.ndim or any(i > n for k, (i, n) in enumerate(zip(index.shape, self.shape, strict=True)) if k != a):
-        raise ShapeError(f"{name}: the index must have {self.ndim} axes, none but {a} longer than the tensor's; index {index.shape}, tensor {self.shape}.")
+    if index.ndim != self.ndim or any(
+        i > n for k, (i, n) in enumerate(zip(index.shape, self.shape, strict=True)) if k != a
+    ):
+        raise ShapeError(
+            f"{name}: the index must have {self.ndim} axes, none but {a} longer than the tensor's; index {index.shape}, tensor {self.shape}."
+        )
     if index.dtype.is_float:
         raise DTypeError(f"{name}: positions must be integers; the index is {index.dtype.name}.")
     places: list[Node] = []
@@ -207,12 +219,16 @@ def _source(self: Tensor, source: Any, index: Tensor) -> Node:
     if isinstance(source, TensorBase):
         node = ops.cast(source._value(), self.dtype)
         if node.rank != index.ndim or any(a < b for a, b in zip(node.shape, index.shape, strict=True)):
-            raise ShapeError(f"scatter: the source must be at least as long as the index; source {node.shape}, index {index.shape}.")
+            raise ShapeError(
+                f"scatter: the source must be at least as long as the index; source {node.shape}, index {index.shape}."
+            )
         return movement.shrink(node, tuple((0, n) for n in index.shape))
     return expand(const(self.dtype, source), index.shape)
 
 
-def scatter_reduce(self: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def scatter_reduce(
+    self: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """The tensor with the sum, prod, amax, amin or mean of what the index sends to each place; PyTorch's scatter_reduce.
 
     Args:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from intaglio.core.dtypes import DType
 from intaglio.core.errors import ShapeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical, device_of
-from intaglio.ir.node import Node
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const
@@ -20,6 +18,8 @@ from intaglio.storage.storage import Storage
 from intaglio.tensor.gradients import DETACHED
 
 if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
+    from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
 SHOWN = 1000  # elements from which a printed tensor is shortened
@@ -54,7 +54,11 @@ def numpy(self: Tensor) -> np.ndarray[Any, Any]:
     if self.numel() == 0:
         return np.empty(self.shape, self.dtype.numpy)
     if node is not None and isinstance(node.op, Const):
-        return np.frombuffer(node.op.bits.to_bytes(node.dtype.itemsize, "little"), node.dtype.numpy)[0:1].reshape(()).copy()
+        return (
+            np.frombuffer(node.op.bits.to_bytes(node.dtype.itemsize, "little"), node.dtype.numpy)[0:1]
+            .reshape(())
+            .copy()
+        )
     with engine.lock:
         ref, view = bytes_of(self)
         memory = engine.buffer_of(ref)

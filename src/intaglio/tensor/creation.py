@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, FileFormatError, ShapeError, ValueRangeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical
-from intaglio.ir.node import Node
 from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import BufferRef, const, iota
@@ -26,8 +24,10 @@ from intaglio.tensor.base import TensorBase
 from intaglio.tensor.movement import flat_ints
 
 if TYPE_CHECKING:
-    from intaglio.tensor.tensor import Tensor
+    from collections.abc import Sequence
 
+    from intaglio.ir.node import Node
+    from intaglio.tensor.tensor import Tensor
 
 
 def device_name(device: str | None) -> str:
@@ -67,7 +67,7 @@ def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None
 
 def _cast_array(array: np.ndarray[Any, Any], source: DType, target: DType) -> np.ndarray[Any, Any]:
     """Host data as another dtype, by the rules that kernels follow."""
-    if source.is_float and target.is_int or (target.is_float and target.bits < 32):
+    if (source.is_float and target.is_int) or (target.is_float and target.bits < 32):
         values = [target.to_bits(target.convert(v, source)) for v in array.reshape(-1).tolist()]
         raw = b"".join(v.to_bytes(target.itemsize, "little") for v in values)
         return np.frombuffer(raw, target.numpy).reshape(array.shape)
@@ -107,7 +107,9 @@ def _from_lists(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
     kinds = {v.__class__ for v in flat}
     if not kinds <= {int, float, bool}:
         strange = next(iter(kinds - {int, float, bool}))
-        raise DTypeError(f"Tensor: data must be numbers; got {strange.__name__}. Convert it to a list or array of numbers?")
+        raise DTypeError(
+            f"Tensor: data must be numbers; got {strange.__name__}. Convert it to a list or array of numbers?"
+        )
     known = dtypes.default_float if float in kinds or not flat else dtypes.default_int if int in kinds else dtypes.bool
     target = dtype or known
     if target.is_int:
@@ -115,7 +117,11 @@ def _from_lists(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
             if not target.fits(v):
                 raise ValueRangeError(f"Tensor: the numbers must fit the dtype; {v} does not fit {target.name}.")
     size = target.itemsize
-    if target in (dtypes.float32, dtypes.float64) and kinds <= {float, int} and all(v.__class__ is float or abs(v) < 1 << 53 for v in flat):
+    if (
+        target in (dtypes.float32, dtypes.float64)
+        and kinds <= {float, int}
+        and all(v.__class__ is float or abs(v) < 1 << 53 for v in flat)
+    ):
         with np.errstate(all="ignore"):
             return np.array(flat, np.float64).astype(target.numpy).reshape(shape), target
     raw = b"".join(target.to_bits(target.wrap(v)).to_bytes(size, "little") for v in flat)
@@ -170,18 +176,40 @@ def full_node(shape: tuple[int, ...], value: float, dtype: DType) -> Node:
     return expand(const(dtype, value), shape) if shape else const(dtype, value)
 
 
-def zeros(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    cls: type[Tensor],
+    *shape: object,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Zeros."""
-    return full(cls, flat_ints(shape), 0.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad)
+    return full(
+        cls, flat_ints(shape), 0.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad
+    )
 
 
-def ones(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    cls: type[Tensor],
+    *shape: object,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Ones."""
-    return full(cls, flat_ints(shape), 1.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad)
+    return full(
+        cls, flat_ints(shape), 1.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad
+    )
 
 
 def full(
-    cls: type[Tensor], shape: int | Sequence[int], value: float, *, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False
+    cls: type[Tensor],
+    shape: int | Sequence[int],
+    value: float,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """One number everywhere.
 
@@ -197,7 +225,13 @@ def full(
     return made.requires_grad_() if requires_grad else made
 
 
-def empty(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    cls: type[Tensor],
+    *shape: object,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor whose elements are whatever is there until they are written."""
     extents = flat_ints(shape)
     if any(n < 0 for n in extents):
@@ -209,7 +243,13 @@ def empty(cls: type[Tensor], *shape: object, dtype: DType | None = None, device:
 
 
 def arange(
-    cls: type[Tensor], start: float, stop: float | None = None, step: float = 1, *, dtype: DType | None = None, device: str | None = None
+    cls: type[Tensor],
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """Numbers from start (0) up to stop, by step. Integers give int64, floats the default float.
 
@@ -234,7 +274,9 @@ def arange(
     return cls._from_node(ops.cast(node, chosen), device_name(device))
 
 
-def linspace(cls: type[Tensor], start: float, stop: float, steps: int, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def linspace(
+    cls: type[Tensor], start: float, stop: float, steps: int, *, dtype: DType | None = None, device: str | None = None
+) -> Tensor:
     """`steps` numbers evenly spaced from start to stop, both included."""
     node = ops.cast(iota(steps), dtypes.float64)
     if steps > 1:
@@ -243,7 +285,9 @@ def linspace(cls: type[Tensor], start: float, stop: float, steps: int, *, dtype:
     return cls._from_node(ops.cast(node, dtype or dtypes.default_float), device_name(device))
 
 
-def eye(cls: type[Tensor], n: int, m: int | None = None, *, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def eye(
+    cls: type[Tensor], n: int, m: int | None = None, *, dtype: DType | None = None, device: str | None = None
+) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
     columns = n if m is None else m
     rows = expand(reshape(iota(n), (n, 1)), (n, columns))
@@ -288,5 +332,3 @@ def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
     storage = Storage(array.nbytes, "CPU", ref=ref, read_only=not writable)
     storage.pinned = True
     return cls._from_view(storage, View.contiguous(dtypes.from_numpy(array.dtype), array.shape))
-
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
@@ -15,6 +14,8 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.tensor.base import TensorBase, scalar_binary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.tensor.tensor import Tensor
 
 Operand = Any  # a tensor, a Python number, a NumPy array or a nested list
@@ -73,10 +74,7 @@ def operand(like: TensorBase, value: Operand) -> Node | int | float | bool:
 
 def join(x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:
     """Two operands in the dtype in which they meet."""
-    if isinstance(y, Node):
-        dtype = promote(x.dtype, y.dtype)
-    else:
-        dtype = promote_weak(x.dtype, y.__class__)
+    dtype = promote(x.dtype, y.dtype) if isinstance(y, Node) else promote_weak(x.dtype, y.__class__)
     if floats and not dtype.is_float:
         dtype = FLOAT
     if dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
@@ -91,7 +89,9 @@ def number(dtype: DType, value: int | float | bool) -> Node:
     Raises: ValueRangeError if an integer dtype cannot hold it.
     """
     if not dtype.is_float and not dtype.is_bool and not dtype.fits(value):
-        raise ValueRangeError(f"elementwise: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?")
+        raise ValueRangeError(
+            f"elementwise: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
+        )
     return const(dtype, value)
 
 
@@ -121,7 +121,9 @@ def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     return x._make(make(op, node), x)
 
 
-def _binary_method(name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False) -> Callable[[Tensor, Operand], Tensor]:
+def _binary_method(
+    name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False
+) -> Callable[[Tensor, Operand], Tensor]:
     """A method for a binary op."""
 
     def method(self: Tensor, other: Operand) -> Tensor:
@@ -174,7 +176,9 @@ ge = _binary_method("ge", ops.LE, "Where this tensor is greater or equal.", swap
 eq = _binary_method("eq", ops.EQ, "Where both are equal.")
 ne = _binary_method("ne", ops.NE, "Where they differ (true for NaN).")
 atan2 = _binary_method("atan2", ops.ATAN2, "The angle of the point (x = other, y = this), in radians.", floats=True)
-copysign = _binary_method("copysign", ops.COPYSIGN, "The magnitude of this tensor with the sign of the other.", floats=True)
+copysign = _binary_method(
+    "copysign", ops.COPYSIGN, "The magnitude of this tensor with the sign of the other.", floats=True
+)
 
 exp = _unary_method("exp", ops.EXP, "e to the power of each element.")
 exp2 = _unary_method("exp2", ops.EXP2, "2 to the power of each element.")
@@ -259,7 +263,12 @@ def pow_(self: Tensor, other: Operand) -> Tensor:
     """
     if not _is_operand(other):
         return NotImplemented
-    if is_number(other) and float(other).is_integer() and abs(other) <= 64 and (self.dtype.is_float or isinstance(other, int)):
+    if (
+        is_number(other)
+        and float(other).is_integer()
+        and abs(other) <= 64
+        and (self.dtype.is_float or isinstance(other, int))
+    ):
         return _whole_power(self, int(other))
     if not self.dtype.is_float and (isinstance(other, TensorBase) and not other.dtype.is_float):
         return _integer_power(self, other)  # pyright: ignore[reportArgumentType]

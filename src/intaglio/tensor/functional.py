@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from intaglio.core.errors import ShapeError, ValueRangeError
 from intaglio.tensor.reduce import mean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from intaglio.tensor.tensor import Tensor
 
 
@@ -46,7 +47,11 @@ def softplus(self: Tensor) -> Tensor:
 
 
 def layer_norm(
-    self: Tensor, shape: int | Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+    self: Tensor,
+    shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
 ) -> Tensor:
     """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
     rank = 1 if isinstance(shape, int) else len(shape)
@@ -81,7 +86,9 @@ def nll_loss(self: Tensor, target: Tensor, *, ignore_index: int = -100, reductio
     """The negative log-likelihood of classes, from log-probabilities with the classes along axis 1 (0 of a vector)."""
     axis = 1 if self.ndim > 1 else 0
     if target.shape != self.shape[:axis] + self.shape[axis + 1 :]:
-        raise ShapeError(f"nll_loss: the target must have the shape without classes; target {target.shape}, scores {self.shape}.")
+        raise ShapeError(
+            f"nll_loss: the target must have the shape without classes; target {target.shape}, scores {self.shape}."
+        )
     kept = target.ne(ignore_index)
     safe = kept.where(target, 0)
     losses = -self.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
@@ -164,7 +171,11 @@ def scaled_dot_product_attention(
     """
     scores = (query @ key.transpose(-1, -2)) * (1 / math.sqrt(query.shape[-1]))
     if is_causal:
-        keep = query.__class__.ones(query.shape[-2], key.shape[-2], device=query._device).tril().cast(query.__class__.bool_dtype)
+        keep = (
+            query.__class__.ones(query.shape[-2], key.shape[-2], device=query._device)
+            .tril()
+            .cast(query.__class__.bool_dtype)
+        )
         scores = keep.where(scores, -math.inf)
     if mask is not None:
         scores = mask.where(scores, -math.inf) if mask.dtype.is_bool else scores + mask

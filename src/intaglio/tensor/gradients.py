@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from intaglio.core.errors import GradError, ShapeError
-from intaglio.ir.node import Node
-from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.storage.history import Record, history_of, leaf_gradients, track
-from intaglio.storage.storage import Storage
 from intaglio.tensor.base import TensorBase
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
+    from intaglio.ir.node import Node
+    from intaglio.ir.view import View
+    from intaglio.storage.storage import Storage
     from intaglio.tensor.tensor import Tensor
 
 _enabled: Final[ContextVar[bool]] = ContextVar("intaglio_gradients", default=True)
@@ -37,7 +37,9 @@ class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
         self._tokens.append(_enabled.set(False))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Track again as before."""
         _enabled.reset(self._tokens.pop())
 
@@ -89,7 +91,11 @@ def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...],
     if history is None:
         if not tracked:
             return
-        base = storage.base if storage.base is not None and storage.sequence == storage.log[-1].sequence and len(storage.log) == 1 else None
+        base = (
+            storage.base
+            if storage.base is not None and storage.sequence == storage.log[-1].sequence and len(storage.log) == 1
+            else None
+        )
         history = track(storage, node.dtype, base=base)
         history.since = -1
     if history.leaf:
@@ -142,15 +148,21 @@ def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool
 def _sweep(self: Tensor, gradient: Tensor | None, *, retain: bool) -> dict[Storage, Node]:
     """The reverse sweep from a tensor."""
     if not is_tracked(self):
-        raise GradError("backward: the tensor does not depend on one that requires grad. Set requires_grad=True on a leaf?")
+        raise GradError(
+            "backward: the tensor does not depend on one that requires grad. Set requires_grad=True on a leaf?"
+        )
     node = self._value()
     if gradient is None:
         if node.size != 1:
-            raise GradError(f"backward: a cotangent is needed for a tensor of shape {node.shape}. Call .sum().backward()?")
+            raise GradError(
+                f"backward: a cotangent is needed for a tensor of shape {node.shape}. Call .sum().backward()?"
+            )
         ct = expand(const(node.dtype, 1), node.shape) if node.shape else const(node.dtype, 1)
     else:
         if gradient.shape != self.shape:
-            raise ShapeError(f"backward: the cotangent must have the tensor's shape; {gradient.shape} for {self.shape}.")
+            raise ShapeError(
+                f"backward: the cotangent must have the tensor's shape; {gradient.shape} for {self.shape}."
+            )
         ct = ops.cast(gradient._value(), node.dtype)
     return leaf_gradients(node, ct, retain=retain)
 

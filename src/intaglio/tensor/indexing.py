@@ -11,8 +11,6 @@ import numpy as np
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.core.site import user_site
-from intaglio.ir.node import Node
-from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, take
 from intaglio.ops.movement import expand, permute, reshape
@@ -20,6 +18,8 @@ from intaglio.tensor.base import TensorBase
 from intaglio.tensor.elementwise import broadcast_shapes, is_number, to_shape, to_shape_full
 
 if TYPE_CHECKING:
+    from intaglio.ir.node import Node
+    from intaglio.ir.view import View
     from intaglio.tensor.tensor import Tensor
 
 
@@ -35,7 +35,7 @@ class Parsed:
 
 def _is_array(part: object) -> bool:
     """Whether a part of an index is an array of positions or truths."""
-    return isinstance(part, (TensorBase, list, np.ndarray)) or (isinstance(part, range))
+    return isinstance(part, (TensorBase, list, np.ndarray, range))
 
 
 def _parts(index: object) -> list[object]:
@@ -124,7 +124,9 @@ def _normal(self: Tensor, part: object) -> object:
         return self.__class__(np.array(part), device=self._device)
     if isinstance(part, TensorBase):
         if part.dtype.is_float:
-            raise DTypeError(f"index: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?")
+            raise DTypeError(
+                f"index: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?"
+            )
         return part if part._device == self._device else part.to(self._device)  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(part, np.integer):
         return int(part)
@@ -160,7 +162,9 @@ def _sliced(view: View, axis: int, part: slice) -> View:
     """A view with a slice of an axis."""
     n = view.shape[axis]
     try:
-        start, stop, step = slice(*(None if s is None else int(s.__index__()) for s in (part.start, part.stop, part.step))).indices(n)
+        start, stop, step = slice(
+            *(None if s is None else int(s.__index__()) for s in (part.start, part.stop, part.step))
+        ).indices(n)
     except ValueError:
         raise IndexRangeError("index: a slice's step must not be 0.") from None
     return view.slice(axis, start, len(range(start, stop, step)), step)
@@ -302,7 +306,12 @@ def _mask_of(self: Tensor, index: object) -> Tensor | None:
         if array.dtype.kind != "b":
             return None
         part = self.__class__(array, device=self._device)
-    if isinstance(part, TensorBase) and part.dtype.is_bool and part.shape and part.shape == self.shape[: len(part.shape)]:
+    if (
+        isinstance(part, TensorBase)
+        and part.dtype.is_bool
+        and part.shape
+        and part.shape == self.shape[: len(part.shape)]
+    ):
         return part  # pyright: ignore[reportReturnType]
     return None
 

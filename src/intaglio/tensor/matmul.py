@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from intaglio.core.dtypes import dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError
-from intaglio.ir.node import Node
 from intaglio.ops import elementwise as ops
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce as reduce_op
@@ -14,6 +13,7 @@ from intaglio.tensor.base import TensorBase
 from intaglio.tensor.elementwise import broadcast_shapes
 
 if TYPE_CHECKING:
+    from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
 WIDE = (dtypes.float16, dtypes.bfloat16)
@@ -61,7 +61,9 @@ def matmul(self: Tensor, other: Any) -> Tensor:
     except ShapeError:
         raise ShapeError(f"matmul: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}.") from None
     rank = len(batch)
-    if y.rank == 2 and rank and x.rank == rank + 2:  # one matrix for all: its rows and the batch are rows of one product
+    if (
+        y.rank == 2 and rank and x.rank == rank + 2
+    ):  # one matrix for all: its rows and the batch are rows of one product
         rows = 1
         for extent in batch:
             rows *= extent
@@ -130,7 +132,9 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
     inputs, arrow, output = formula.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(operands):
-        raise ShapeError(f"einsum: one term for each operand; {formula!r} has {len(terms)} for {len(operands)} operands.")
+        raise ShapeError(
+            f"einsum: one term for each operand; {formula!r} has {len(terms)} for {len(operands)} operands."
+        )
     spread = 0
     for term, operand in zip(terms, operands, strict=True):
         if "..." in term:

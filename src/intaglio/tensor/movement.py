@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from intaglio.core.dtypes import DType
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.view import View
 from intaglio.ops import movement as ops
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intaglio.core.dtypes import DType
     from intaglio.tensor.tensor import Tensor
 
 
@@ -185,7 +186,9 @@ def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offse
     made = View(view.dtype, tuple(shape), tuple(s * item for s in strides), offset * item)
     low, high = made.byte_bounds()
     if low < 0 or high > storage.nbytes:
-        raise ShapeError(f"as_strided: the view must lie within the storage; bytes {low} to {high} of {storage.nbytes}.")
+        raise ShapeError(
+            f"as_strided: the view must lie within the storage; bytes {low} to {high} of {storage.nbytes}."
+        )
     return _viewed(self, made)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
-from intaglio.ir.node import Node
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import reshape
@@ -19,6 +18,7 @@ from intaglio.tensor.creation import device_name
 from intaglio.tensor.movement import flat_ints
 
 if TYPE_CHECKING:
+    from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
 u32: Final = dtypes.uint32
@@ -104,7 +104,13 @@ def _unit(words: Node, dtype: DType, more: Node | None = None) -> Node:
     return ops.cast(wide, dtype)
 
 
-def rand(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def rand(
+    cls: type[Tensor],
+    *shape: object,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Numbers uniform in [0, 1)."""
     extents = flat_ints(shape)
     chosen = dtype or dtypes.default_float
@@ -115,7 +121,13 @@ def rand(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: 
     return made.requires_grad_() if requires_grad else made
 
 
-def randn(cls: type[Tensor], *shape: object, dtype: DType | None = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def randn(
+    cls: type[Tensor],
+    *shape: object,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Numbers of the normal distribution with mean 0 and variance 1, by Box and Muller."""
     extents = flat_ints(shape)
     chosen = dtype or dtypes.default_float
@@ -128,7 +140,14 @@ def randn(cls: type[Tensor], *shape: object, dtype: DType | None = None, device:
     return made.requires_grad_() if requires_grad else made
 
 
-def randint(cls: type[Tensor], *shape: object, low: int = 0, high: int = 10, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def randint(
+    cls: type[Tensor],
+    *shape: object,
+    low: int = 0,
+    high: int = 10,
+    dtype: DType | None = None,
+    device: str | None = None,
+) -> Tensor:
     """Whole numbers uniform in [low, high), int64.
 
     Raises: ValueRangeError if the range is empty.
@@ -138,18 +157,33 @@ def randint(cls: type[Tensor], *shape: object, low: int = 0, high: int = 10, dty
         raise ValueRangeError(f"randint: high must be above low; got [{low}, {high}).")
     first, second = _bits(math.prod(extents))
     wide = ops.or_(
-        ops.shl(ops.cast(ops.shr(first, _number(1)), dtypes.int64), const(dtypes.int64, 32)), ops.cast(second, dtypes.int64)
+        ops.shl(ops.cast(ops.shr(first, _number(1)), dtypes.int64), const(dtypes.int64, 32)),
+        ops.cast(second, dtypes.int64),
     )
     node = ops.add(ops.mod(wide, const(dtypes.int64, high - low)), const(dtypes.int64, low))
     return cls._from_node(reshape(ops.cast(node, dtype or dtypes.int64), extents), device_name(device))
 
 
-def uniform(cls: type[Tensor], *shape: object, low: float = 0.0, high: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def uniform(
+    cls: type[Tensor],
+    *shape: object,
+    low: float = 0.0,
+    high: float = 1.0,
+    dtype: DType | None = None,
+    device: str | None = None,
+) -> Tensor:
     """Numbers uniform in [low, high)."""
     return rand(cls, *shape, dtype=dtype, device=device) * (high - low) + low
 
 
-def normal(cls: type[Tensor], *shape: object, mean: float = 0.0, std: float = 1.0, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def normal(
+    cls: type[Tensor],
+    *shape: object,
+    mean: float = 0.0,
+    std: float = 1.0,
+    dtype: DType | None = None,
+    device: str | None = None,
+) -> Tensor:
     """Numbers of a normal distribution."""
     return randn(cls, *shape, dtype=dtype, device=device) * std + mean
 
@@ -157,7 +191,9 @@ def normal(cls: type[Tensor], *shape: object, mean: float = 0.0, std: float = 1.
 def _check_float(name: str, dtype: DType) -> None:
     """Raise unless a dtype is a float that can be computed with."""
     if not dtype.is_float or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
-        raise DTypeError(f"{name}: the dtype must be a float that can be computed with; got {dtype.name}. Use randint, or cast?")
+        raise DTypeError(
+            f"{name}: the dtype must be a float that can be computed with; got {dtype.name}. Use randint, or cast?"
+        )
 
 
 def rand_like(self: Tensor, dtype: DType | None = None) -> Tensor:

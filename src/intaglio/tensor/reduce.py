@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
-from intaglio.ir.node import Node
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
@@ -17,6 +16,7 @@ from intaglio.ops.reduce import scan as scan_op
 from intaglio.tensor.movement import axes_of, axis_of
 
 if TYPE_CHECKING:
+    from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
 Axis = int | Sequence[int] | None
@@ -69,7 +69,9 @@ def _extreme(name: str, kind: str, self: Tensor, axis: Axis, *, keepdims: bool) 
     """A maximum or minimum; of nothing it is an error."""
     axes = axes_of(name, axis, self.ndim)
     if any(self.shape[a] == 0 for a in axes):
-        raise ShapeError(f"{name}: there must be an element to choose; the axes {axes} of shape {self.shape} are empty.")
+        raise ShapeError(
+            f"{name}: there must be an element to choose; the axes {axes} of shape {self.shape} are empty."
+        )
     return self._make(reduced(kind, self._value(), axes, keepdims=keepdims), self)
 
 

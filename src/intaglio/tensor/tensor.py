@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Final, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
-from intaglio.ir.node import Node
-from intaglio.ir.view import View
-from intaglio.storage.storage import Storage
 from intaglio.ops import elementwise as node_ops
-from intaglio.tensor import combine, convert, creation, elementwise, functional, gradients, indexing, matmul, movement, random, reduce
+from intaglio.tensor import (
+    combine,
+    convert,
+    creation,
+    elementwise,
+    functional,
+    gradients,
+    indexing,
+    matmul,
+    movement,
+    random,
+    reduce,
+)
 from intaglio.tensor.base import TensorBase, uop_of
 from intaglio.tensor.checks import remember_check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from intaglio.ir.node import Node
+    from intaglio.ir.view import View
+    from intaglio.storage.storage import Storage
 
 
 class Tensor(TensorBase):
@@ -83,7 +98,9 @@ class Tensor(TensorBase):
             return None
         return convert.numpy(self)
 
-    def _remember_check(self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None) -> None:
+    def _remember_check(
+        self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None
+    ) -> None:
         """Have computed positions checked before they are used."""
         remember_check(wrapped, bad, index, n, axis, site)
 
@@ -176,7 +193,12 @@ class Tensor(TensorBase):
     def _put(self, value: Any) -> None:
         """Write a value to all of this tensor."""
         skeleton = self._skeleton
-        if skeleton is not None and self._storage is not None and isinstance(value, TensorBase) and value._holes is not None:
+        if (
+            skeleton is not None
+            and self._storage is not None
+            and isinstance(value, TensorBase)
+            and value._holes is not None
+        ):
             self._storage.check_writable(self._place()[1])
             assert value._skeleton is not None
             self._storage.write_element(skeleton.dtype, self._offset, value._skeleton, value._holes)
@@ -307,7 +329,12 @@ class Tensor(TensorBase):
     squeeze, unsqueeze, shrink, unfold, diagonal = (
         movement.squeeze, movement.unsqueeze, movement.shrink, movement.unfold, movement.diagonal,
     )  # fmt: skip
-    flatten, unflatten, as_strided, bitcast = movement.flatten, movement.unflatten, movement.as_strided, movement.bitcast
+    flatten, unflatten, as_strided, bitcast = (
+        movement.flatten,
+        movement.unflatten,
+        movement.as_strided,
+        movement.bitcast,
+    )
     movedim, narrow = movement.movedim, movement.narrow
 
     # -- reductions and products
@@ -432,6 +459,3 @@ class Tensor(TensorBase):
 
 
 _whole, _real, _truth = int, float, bool
-
-
-

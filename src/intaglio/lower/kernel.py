@@ -28,6 +28,7 @@ CHUNK: Final = 1 << 17  # elements of work from which a kernel is split among th
 ROWS: Final = 8  # rows of a product's tile
 COLUMNS: Final = 2  # vectors of a product's tile
 ROW_BLOCK: Final = 96  # rows of a product that stay in cache while the columns pass
+PANEL: Final = 32  # columns of a packed factor that lie together
 UNROLL: Final = 2  # vectors at once in elementwise loops
 
 
@@ -304,6 +305,8 @@ class _Kernel:
             if extents is merged[-1] or not any(has_division(roots, r) for r in own):
                 break
         assert best is not None
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
+            best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
         ones = [r for r in own if r not in ranges]
@@ -322,6 +325,31 @@ class _Kernel:
         self._nest(places, ranges, split=split)
         for r in ones:
             del self.emitter.bound[r]
+
+    def _in_panels(
+        self, group: list[Node], shape: tuple[int, ...], best: tuple[list[_Place], list[Node]]
+    ) -> tuple[list[_Place], list[Node]]:
+        """The nest with its last axis split in panels, where a factor that was packed so leaves divisions otherwise."""
+        places, own = best
+        if not any(isinstance(n.op, Fold) for p in places for n in walk((p.value,))):
+            return best
+        roots = [p.index for p in places] + [p.value for p in places]
+        if not has_division(roots, own[-1]):
+            return best
+        scalar = self._scalarize()
+        extents = (*shape[:-1], shape[-1] // PANEL, PANEL)
+        split = [scalar.range(n) for n in extents]
+        last = self.index.sum([(split[-2], PANEL), (split[-1], 1)])
+        indices = (*split[:-2], last)
+        made: list[_Place] = []
+        for node in group:
+            pointer, index = self._target(node.src[0], indices, scalar)
+            made.append(_Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
+        roots = [p.index for p in made] + [p.value for p in made]
+        if any(has_division(roots, r) for r in split[-2:]):
+            return best
+        rows = [*split[:-3], split[-2], *split[-3:-2], split[-1]]
+        return made, rows
 
     def _decomposed(self, root: Node) -> Node:
         """An expression by primitive ops."""
@@ -557,70 +585,53 @@ class _Kernel:
                 once=loop_stop is None,
             )
 
-        def block(start: Node, stop: Node, left: tuple[int, int]) -> None:
+        def block(start: Node, stop: Node, rows_left: tuple[int, int]) -> None:
             """Columns over rows start .. stop (a multiple of the tile), then the rows left over."""
 
             def columns(instances: list[Instance], _: int) -> None:
                 tile(start, ROWS, instances, loop_stop=stop)
 
             def columns_left(instances: list[Instance], _: int) -> None:
-                tile(number(left[0]), left[1], instances, loop_stop=None)
+                tile(number(rows_left[0]), rows_left[1], instances, loop_stop=None)
 
-            self._vectors(v, lanes, COLUMNS, columns)
-            if left[1]:
+            if rows_left != left or whole:
+                self._vectors(v, lanes, COLUMNS, columns)
+            if rows_left[1]:
                 self._vectors(v, lanes, COLUMNS, columns_left)
 
         whole = height // ROWS * ROWS
         left = (whole, height - whole)
         work = height * self.index.affine(v.src[0])[0] * depth
 
-        def rows_block(_: Node, carried: list[Node]) -> list[Node]:
-            if whole > ROW_BLOCK:
+        def all_columns(start: Node, stop: Node, rest: tuple[int, int]) -> None:
+            def body(_: Node, carried: list[Node]) -> list[Node]:
+                block(start, stop, rest)
+                return carried
 
-                def inner(counter: Node, carried: list[Node]) -> list[Node]:
-                    level = len(emitter.frames) - 1
-                    stop = emitter.put(
-                        level, minimum(emitter.put(level, add(counter, number(ROW_BLOCK))), number(whole))
-                    )
-                    block(counter, stop, (0, 0))
-                    return carried
+            self._loops(batch, body)
 
-                if split and not batch and work >= 2 * CHUNK * 16 and self.target.threads > 1:
-                    self.chunks = -(-whole // ROW_BLOCK)
-                    begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(ROW_BLOCK)))
-                    end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(ROW_BLOCK)))
-                    emitter.loop(begin, emitter.put(0, minimum(end, number(whole))), ROW_BLOCK, (), inner)
-                    if left[1]:
-                        last = emitter.put(0, eq(make(Chunk("end")), number(self.chunks)))
-                        emitter.when(last, lambda: block(number(0), number(0), left))
-                else:
-                    emitter.loop(number(0), number(whole), ROW_BLOCK, (), inner)
-                    if left[1]:
-                        block(number(0), number(0), left)
-            else:
-                block(number(0), number(whole), left)
+        if whole <= ROW_BLOCK:
+            all_columns(number(0), number(whole), left)
+            return
+
+        def rows_block(counter: Node, carried: list[Node]) -> list[Node]:
+            level = len(emitter.frames) - 1
+            ahead = emitter.put(level, add(counter, number(ROW_BLOCK)))
+            all_columns(counter, emitter.put(level, minimum(ahead, number(whole))), (0, 0))
             return carried
 
-        if not batch:
-            rows_block(number(0), [])
+        if split and work >= 32 * CHUNK and self.target.threads > 1:
+            self.chunks = -(-whole // ROW_BLOCK)
+            begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(ROW_BLOCK)))
+            end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(ROW_BLOCK)))
+            emitter.loop(begin, emitter.put(0, minimum(end, number(whole))), ROW_BLOCK, (), rows_block)
+            if left[1]:
+                last = emitter.put(0, eq(emitter.put(0, make(Chunk("end"))), number(self.chunks)))
+                emitter.when(last, lambda: all_columns(number(0), number(0), left))
             return
-        extent = self.index.affine(batch[0].src[0])[0]
-        if split and extent >= 2 and work * extent >= 2 * CHUNK * 16 and self.target.threads > 1:
-            per = max(1, -(-extent // 16))
-            self.chunks = -(-extent // per)
-            begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
-            end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
-            stop = emitter.put(0, minimum(end, number(extent)))
-            emitter.loop(
-                begin,
-                stop,
-                1,
-                (),
-                lambda c, k: rows_block(c, k) if len(batch) == 1 else (self._loops(batch[1:], rows_block), k)[1],
-                lambda frame, counter: (batch[0], Binding(frame, counter)),
-            )
-        else:
-            self._loops(batch, rows_block)
+        emitter.loop(number(0), number(whole), ROW_BLOCK, (), rows_block)
+        if left[1]:
+            all_columns(number(0), number(0), left)
 
 
 def decompose(root: Node) -> Node:

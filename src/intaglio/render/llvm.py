@@ -636,7 +636,7 @@ class _Writer:
             zero = "zeroinitializer" if shape else self.literal(source, 0)
             return self.fresh(f"{'fcmp une' if source.is_float else 'icmp ne'} {a} {x}, {zero}")
         if source.is_float and to.is_float:
-            if source in NARROW and to in NARROW:
+            if to in NARROW and (source in NARROW or to is dtypes.bfloat16 and source is dtypes.float64):
                 return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
             return self.fresh(f"{'fpext' if to.bits > source.bits else 'fptrunc'} {a} {x} to {b}")
         if source.is_float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from intaglio.ir.node import Node, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
-from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
+from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write
 
@@ -17,6 +18,9 @@ DEEPEST: Final = 160  # ops computed in one kernel before a value in between get
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 PACKED: Final = 16  # rows of a product from which a factor with far-apart columns is copied into order first
+
+PANEL: Final = 32  # columns of a packed factor that lie together
+LARGE_FACTOR: Final = 1 << 16  # elements from which a factor is packed for many rows
 
 Axes = tuple[frozenset[int], ...]  # for each axis of a node, the loops of the kernel that its position depends on
 
@@ -96,6 +100,7 @@ class _Materialize:
         self.done: Final = done
         self.shared: Final = shared
         self.out: Final = out
+        self.packs: Final[dict[Node, _Pack]] = {}
 
     def value(self, root: Node) -> Node:
         """The root with what needs one in a buffer (the root itself is stored by its statement)."""
@@ -113,29 +118,40 @@ class _Materialize:
 
     def _buffer(self, node: Node, body: Node) -> Node:
         """A statement that computes a node into a buffer; gives its window."""
+        pack = self.packs.get(node)
+        restore: Callable[[Node], Node] | None = None
+        if pack is not None:
+            body, restore = _in_order(body, pack)
         ref = BufferRef(max(node.nbytes, 1), self.device)
         self.fresh.add(ref)
-        whole = View.contiguous(node.dtype, node.shape)
+        whole = View.contiguous(body.dtype, body.shape)
         self.out.extend(split_root(Write(ref, whole, body)))
         made = window(whole, buffer(ref))
+        if restore is not None:
+            made = restore(made)
         self.done[node] = made
         return made
 
     def _choose(self, root: Node) -> set[Node]:
         """The nodes that get a buffer."""
         order = toposort((root,), enter=lambda n: n not in self.done or n is root)
+        chosen = self._cut(root, order)
+        _Contexts(root, order, self.done, chosen, self.shared).run()
+        return chosen
+
+    def _cut(self, root: Node, order: list[Node]) -> set[Node]:
+        """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
         chosen: set[Node] = set()
-        contexts = _contexts(root, order, self.done)
         depth: dict[Node, int] = {}
-        packs = _packed(order)
+        self.packs.update(_packed(order))
+        bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:
-            op = node.op
             if not node.src or node in self.done:
                 depth[node] = 0
                 continue
             inner = 1 + sum(depth[s] for s in node.src)
-            must = False
-            match op:
+            must = node in self.packs
+            match node.op:
                 case Scan() | Put() | CopyTo():
                     must = True
                 case Window(view=view):
@@ -143,24 +159,16 @@ class _Materialize:
                     if not isinstance(source.op, Buffer) and source.dtype.itemsize != view.dtype.itemsize:
                         chosen.add(source)
                 case Reduce():
-                    must = len(contexts.get(node, ())) > 1 or not _outermost(node, contexts)
                     if is_product(node):
                         for factor in node.src[0].src:
                             self._factor(factor, chosen)
                         must = must or _has_product_below(node, order, chosen, self.done)
-                    must = must or (node in self.shared)
+                    must = must or node in self.shared or inner > DEEPEST
                 case Elementwise():
-                    if (
-                        (inner > DEEPEST and node.size > 1)
-                        or inner > 4 * DEEPEST
-                        or (node in self.shared and inner >= 8 and node.size >= 1024)
-                        or (not op.primitive and node.shape and not _outermost(node, contexts))
-                    ):
-                        must = True
+                    deep = (inner > DEEPEST and node.size > 1 and node not in bodies) or inner > 4 * DEEPEST
+                    must = must or deep or (node in self.shared and inner >= 8 and node.size >= 1024)
                 case _:
                     pass
-            if node in packs:
-                must = True
             if must:
                 chosen.add(node)
             depth[node] = 0 if must else inner
@@ -224,28 +232,52 @@ def _has_product_below(node: Node, order: list[Node], chosen: set[Node], done: d
     return False
 
 
-def _packed(order: list[Node]) -> set[Node]:
-    """Permuted factors of products whose columns lie far apart, to be copied into order first."""
-    found: set[Node] = set()
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """How a factor of a product is copied into order: which of its axes is summed, and which is the vector's."""
+
+    summed: int
+    column: int
+
+
+def _packed(order: list[Node]) -> dict[Node, _Pack]:
+    """Factors of products to be copied first, so that the columns of a tile are neighbours in memory."""
+    found: dict[Node, _Pack] = {}
     for node in order:
-        if not is_product(node):
+        if not is_product(node) or not isinstance(node.op, Reduce) or len(node.op.axes) != 1:
             continue
-        kept = [a for a in range(node.src[0].rank) if not (isinstance(node.op, Reduce) and a in node.op.axes)]
         body = node.src[0]
-        if len(kept) < 2:
+        kept = [a for a in range(body.rank) if a not in node.op.axes]
+        if len(kept) < 2 or body.shape[kept[-2]] < PACKED:
             continue
-        last, row = kept[-1], kept[-2]
-        if body.shape[row] < PACKED:
-            continue
+        column = kept[-1]
         for factor in body.src:
-            if last in _repeated(factor):
+            if column in _repeated(factor):
                 continue
             core = factor
             while isinstance(core.op, (Expand, Cast)) and core.src[0].shape:
                 core = core.src[0]
-            if isinstance(core.op, (Reshape, Permute, Window)) and _far(core, last):
-                found.add(core)
+            alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, node.op.axes[0]))
+            large = alone and body.shape[kept[-2]] >= 4 * PACKED and core.size >= LARGE_FACTOR
+            if isinstance(core.op, (Reshape, Permute, Window)) and (large or _far(core, column)):
+                found[core] = _Pack(node.op.axes[0], column)
     return found
+
+
+def _in_order(core: Node, pack: _Pack) -> tuple[Node, Callable[[Node], Node]]:
+    """(a factor in panels of neighbouring columns, how its own form follows from those)."""
+    others = [a for a in range(core.rank) if a not in (pack.summed, pack.column)]
+    order = (*others, pack.column, pack.summed)
+    moved = permute(core, order)
+    back = tuple(order.index(a) for a in range(core.rank))
+    lead, columns, depth = moved.shape[:-2], moved.shape[-2], moved.shape[-1]
+    k = len(lead)
+    if columns % PANEL or any(n != 1 for n in lead):
+        turn = (*range(k), k + 1, k)
+        return permute(moved, turn), lambda x: permute(permute(x, turn), back)
+    turn = (*range(k), k, k + 2, k + 1)
+    panels = permute(reshape(moved, (*lead, columns // PANEL, PANEL, depth)), turn)
+    return panels, lambda x: permute(reshape(permute(x, turn), moved.shape), back)
 
 
 def _far(core: Node, axis: int) -> bool:
@@ -273,24 +305,52 @@ def _far(core: Node, axis: int) -> bool:
     return False
 
 
-def _contexts(
-    root: Node, order: list[Node], done: dict[Node, Node]
-) -> dict[Node, dict[tuple[Axes, tuple[int, ...]], None]]:
-    """For each node, the ways in which its axes follow from the loops around it: (axes, the loops in order)."""
-    found: dict[Node, dict[tuple[Axes, tuple[int, ...]], None]] = {n: {} for n in order}
-    count = root.rank
-    start: Axes = tuple(frozenset((a,)) if n != 1 else frozenset() for a, n in enumerate(root.shape))
-    found[root][start, tuple(range(count))] = None
-    folds: dict[tuple[Node, Axes, int], int] = {}
-    for node in reversed(order):
-        if node in done and node is not root:
-            continue
-        for axes, loops in list(found[node])[:4]:
-            for source, given, around in _inputs(node, axes, loops, folds):
-                ways = found.get(source)
-                if ways is not None and len(ways) < 4:
-                    ways[given, around] = None
-    return found
+Ways = dict[tuple[Axes, tuple[int, ...]], None]
+
+
+class _Contexts:
+    """How the position of each value follows from the loops around it, from the root down; what would be repeated is chosen.
+
+    A way is (for each axis the loops it depends on, the loops in order). A value with a buffer starts loops of its own.
+    """
+
+    def __init__(self, root: Node, order: list[Node], done: dict[Node, Node], chosen: set[Node], shared: set[Node]) -> None:
+        self.root: Final = root
+        self.order: Final = order
+        self.done: Final = done
+        self.chosen: Final = chosen
+        self.shared: Final = shared
+        self.ways: Final[dict[Node, Ways]] = {n: {} for n in order}
+        self.folds: Final[dict[tuple[Node, Axes, int], int]] = {}
+
+    def run(self) -> None:
+        """Decide for every node, users first."""
+        for node in reversed(self.order):
+            if node in self.done and node is not self.root:
+                continue
+            if node is not self.root and node not in self.chosen and self._repeats(node):
+                self.chosen.add(node)
+            if node is self.root or node in self.chosen:
+                start = tuple(frozenset((a,)) if n != 1 else frozenset() for a, n in enumerate(node.shape))
+                ways: Ways = {(start, tuple(range(node.rank))): None}
+            else:
+                ways = self.ways[node]
+            for axes, loops in list(ways)[:4]:
+                for source, given, around in _inputs(node, axes, loops, self.folds):
+                    known = self.ways.get(source)
+                    if known is not None and len(known) < 4:
+                        known[given, around] = None
+
+    def _repeats(self, node: Node) -> bool:
+        """Whether a value of some cost would be computed more than once."""
+        ways = self.ways[node]
+        match node.op:
+            case Reduce():
+                return len({axes for axes, _ in ways}) > 1 or not _outermost(ways)
+            case Elementwise() as op:
+                return not op.primitive and bool(node.shape) and not _outermost(ways)
+            case _:
+                return False
 
 
 def _inputs(
@@ -371,12 +431,12 @@ def _reshaped(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> Axes:
     return tuple(result)
 
 
-def _outermost(node: Node, contexts: dict[Node, dict[tuple[Axes, tuple[int, ...]], None]]) -> bool:
-    """Whether the loops that a node's position depends on are the outermost ones around it: it is computed once."""
-    for axes, loops in contexts.get(node, ()):
-        used = frozenset().union(*axes) if axes else frozenset()
-        mine = [loop for loop in loops if loop in used]
-        if tuple(mine) != loops[: len(mine)]:
+def _outermost(ways: Ways) -> bool:
+    """Whether the loops that a value's position depends on are the outermost ones around it: it is computed once."""
+    for axes, loops in ways:
+        used: frozenset[int] = frozenset().union(*axes) if axes else frozenset()
+        mine = tuple(loop for loop in loops if loop in used)
+        if mine != loops[: len(mine)]:
             return False
     return True
 

@@ -460,8 +460,12 @@ def _joins(group: list[Statement], statement: Statement, written: set[BufferRef]
     if len(group) >= TOGETHER:
         return False
     first = group[0]
-    if isinstance(statement, Repeat) or isinstance(first, Repeat):
+    if isinstance(first, Repeat):
         return False
+    if isinstance(statement, Repeat):  # what it starts from may be written by the kernel that it is in
+        light = sum(s.value.size for s in group if isinstance(s, Write)) <= LIGHT
+        plain = all(isinstance(s, Write) and not isinstance(s.value.op, (Scan, CopyTo)) for s in group)
+        return light and plain and first.ref.device == statement.arms[0][0].ref.device
     if isinstance(statement.value.op, (Scan, CopyTo)) or any(
         isinstance(s, Write) and isinstance(s.value.op, (Scan, CopyTo)) for s in group
     ):

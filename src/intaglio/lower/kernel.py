@@ -29,6 +29,7 @@ ROWS: Final = 8  # rows of a product's tile
 COLUMNS: Final = 2  # vectors of a product's tile
 ROW_BLOCK: Final = 96  # rows of a product that stay in cache while the columns pass
 PANEL: Final = 32  # columns of a packed factor that lie together
+TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
 UNROLL: Final = 2  # vectors at once in elementwise loops
 
 
@@ -211,15 +212,21 @@ class _Kernel:
         for r in lead:
             emitter.pinned &= ~emitter.bit(r)
 
-    def _loops(self, ranges: list[Node], body: Callable[[Node, list[Node]], Sequence[Node]]) -> None:
-        """Plain nested loops."""
+    def _loops(
+        self,
+        ranges: list[Node],
+        body: Callable[[Node, list[Node]], Sequence[Node]],
+        start: Node | None = None,
+        stop: Node | None = None,
+    ) -> None:
+        """Plain nested loops; `start` and `stop` bound the outermost."""
         if not ranges:
             body(number(0), [])
             return
         r = ranges[0]
         self.emitter.loop(
-            number(0),
-            r.src[0],
+            number(0) if start is None else start,
+            r.src[0] if stop is None else stop,
             1,
             (),
             (lambda c, k: body(c, k)) if len(ranges) == 1 else (lambda _, k: (self._loops(ranges[1:], body), k)[1]),
@@ -392,12 +399,79 @@ class _Kernel:
                 self._vectors(v, lanes, unroll, finish)
             return carried
 
-        if split and work >= 2 * CHUNK and self.target.threads > 1:
+        turned = self._turned(places, outer, v, extents)
+        if v is not None and turned is not None:
+            self._tiles(places, outer, v, turned, extents, work if split else 0)
+        elif split and work >= 2 * CHUNK and self.target.threads > 1:
             first = outer[0] if outer else v
             assert first is not None
             self._split(first, extents[first], work, outer, v, places, innermost, finish)
         else:
             self._loops(outer, innermost)
+
+    def _turned(
+        self, places: list[_Place], outer: list[Node], v: Node | None, extents: dict[Node, int]
+    ) -> Node | None:
+        """The range along which loads that lie far apart along the vector range are of neighbours: a transposition."""
+        nodes = list(walk([p.value for p in places]))
+        if v is None or any(isinstance(n.op, Fold) for n in nodes):
+            return None  # a fold stays outside the loops that it does not depend on
+        bit = self.emitter.bit(v)
+        for n in nodes:
+            if isinstance(n.op, Load) and self.emitter.mask(n.src[1]) & bit:
+                for r in reversed(outer):
+                    if extents[r] >= TILE and extents[v] >= TILE and self._steps(n.src[1], r) == 1:
+                        return r if abs(self._steps(n.src[1], v)) > TILE else None
+        return None
+
+    def _tiles(
+        self, places: list[_Place], outer: list[Node], v: Node, r: Node, extents: dict[Node, int], work: int
+    ) -> None:
+        """Blocks of a range that loads step along by one, inside them vectors: what is loaded stays in cache."""
+        emitter = self.emitter
+        lanes = min(emitter.lanes_of(p.value) for p in places)
+        height = number(extents[r])
+
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            level = len(emitter.frames) - 1
+            stop = emitter.put(level, minimum(emitter.put(level, add(counter, number(TILE))), height))
+
+            def column(instances: list[Instance], _: int) -> None:
+                def run(_: Node, carried: list[Node]) -> list[Node]:
+                    for instance in instances:
+                        for place in places:
+                            self._put_store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+                    return carried
+
+                emitter.loop(counter, stop, 1, (), run, lambda f, c: (r, Binding(f, c)))
+
+            self._vectors(v, lanes, 1, column)
+            return carried
+
+        def blocks(_: Node, carried: list[Node]) -> list[Node]:
+            emitter.loop(number(0), height, TILE, (), block)
+            return carried
+
+        others = [o for o in outer if o is not r]
+        if work < 2 * CHUNK or self.target.threads == 1:
+            self._loops(others, blocks)
+        elif others:
+            begin, stop = self._chunk(extents[others[0]], work, 1)
+            self._loops(others, blocks, begin, stop)
+        else:
+            begin, stop = self._chunk(extents[r], work, TILE)
+            emitter.loop(begin, stop, TILE, (), block)
+
+    def _chunk(self, extent: int, work: int, unit: int) -> tuple[Node, Node]:
+        """The part of a range that one call runs, in chunks of equal length, for threads to share."""
+        chunks = max(1, min(extent, work // CHUNK, 64))
+        per = -(-extent // chunks)
+        per = -(-per // unit) * unit
+        self.chunks = -(-extent // per)
+        emitter = self.emitter
+        begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
+        end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
+        return begin, emitter.put(0, minimum(end, number(extent)))
 
     def _split(
         self,
@@ -411,28 +485,12 @@ class _Kernel:
         finish: Callable[[list[Instance], int], None],
     ) -> None:
         """The outermost loop in chunks of equal length, for threads to share."""
-        chunks = max(1, min(extent, work // CHUNK, 64))
-        unit = 1
-        lanes = 1
-        if first is v:
-            lanes = min(self.emitter.lanes_of(p.value) for p in places)
-            unit = lanes * UNROLL
-        per = -(-extent // chunks)
-        per = -(-per // unit) * unit
-        self.chunks = -(-extent // per)
         emitter = self.emitter
-        begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
-        end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
+        lanes = min(emitter.lanes_of(p.value) for p in places) if first is v else 1
+        unit = lanes * UNROLL if first is v else 1
+        begin, end = self._chunk(extent, work, unit)
         if first is not v:
-            stop = emitter.put(0, minimum(end, number(extent)))
-            emitter.loop(
-                begin,
-                stop,
-                1,
-                (),
-                lambda c, k: innermost(c, k) if len(outer) == 1 else (self._loops(outer[1:], innermost), k)[1],
-                lambda frame, counter: (first, Binding(frame, counter)),
-            )
+            self._loops(outer, innermost, begin, end)
             return
         whole = extent // unit * unit
         stop = emitter.put(0, minimum(end, number(whole)))

@@ -28,14 +28,15 @@ Axes = tuple[frozenset[int], ...]  # for each axis of a node, the loops of the k
 def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]:
     """Statements with every value that needs a buffer computed by one of its own, before its first use."""
     done: dict[Node, Node] = {}
+    read: set[BufferRef] = set()
     out: list[Statement] = []
     shared = _shared(statements)
     for statement in statements:
         if isinstance(statement, Repeat):
             out.append(statement)
-            _forget(done, {w.ref for arm in statement.arms for w in arm})
+            done.clear()
             continue
-        maker = _Materialize(statement.ref.device, fresh, done, shared, out)
+        maker = _Materialize(statement.ref.device, fresh, done, shared, out, read)
         value = maker.value(statement.value)
         indices = tuple(maker.value(i) for i in statement.indices)
         if isinstance(value.op, Put):
@@ -44,15 +45,9 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
             out.append(replace(statement, value=values, indices=tuple(places), combine=value.op.combine))
         else:
             out.append(replace(statement, value=value, indices=indices))
-        _forget(done, {statement.ref})
+        if statement.ref in read:
+            done.clear()  # what was read from it before is another value now
     return out
-
-
-def _forget(done: dict[Node, Node], refs: set[BufferRef]) -> None:
-    """Values that read what was just written are other values from now on."""
-    for node in list(done):
-        if any(isinstance(n.op, Buffer) and n.op.ref in refs for n in toposort((node,))):
-            del done[node]
 
 
 def _shared(statements: list[Statement]) -> set[Node]:
@@ -93,13 +88,14 @@ class _Materialize:
     """The choice of buffers for one statement."""
 
     def __init__(
-        self, device: str, fresh: set[BufferRef], done: dict[Node, Node], shared: set[Node], out: list[Statement]
+        self, device: str, fresh: set[BufferRef], done: dict[Node, Node], shared: set[Node], out: list[Statement], read: set[BufferRef]
     ) -> None:
         self.device: Final = device
         self.fresh: Final = fresh
         self.done: Final = done
         self.shared: Final = shared
         self.out: Final = out
+        self.read: Final = read
         self.packs: Final[dict[Node, _Pack]] = {}
 
     def value(self, root: Node) -> Node:
@@ -135,6 +131,7 @@ class _Materialize:
     def _choose(self, root: Node) -> set[Node]:
         """The nodes that get a buffer."""
         order = toposort((root,), enter=lambda n: n not in self.done or n is root)
+        self.read.update(n.op.ref for n in order if isinstance(n.op, Buffer))
         chosen = self._cut(root, order)
         _Contexts(root, order, self.done, chosen, self.shared).run()
         return chosen

@@ -62,10 +62,7 @@ def numpy(self: Tensor) -> np.ndarray[Any, Any]:
     with engine.lock:
         ref, view = bytes_of(self)
         memory = engine.buffer_of(ref)
-        raw = np.frombuffer(memory.view(), np.uint8)
-        item = view.dtype.itemsize
-        one = raw[view.offset : view.offset + item].view(view.dtype.numpy)
-        return np.array(np.lib.stride_tricks.as_strided(one, view.shape, view.strides, writeable=False))
+        return np.array(np.ndarray(view.shape, view.dtype.numpy, memory.view(), view.offset, view.strides))
 
 
 def tolist(self: Tensor) -> Any:

@@ -59,26 +59,36 @@ def test_one_hot_and_meshgrid(backend: str) -> None:
     agree(Tensor(X, device=backend).one_hot(9), np.eye(9, dtype=np.int64)[X])
     a, b = Tensor([1, 2], device=backend), Tensor([3, 4, 5], device=backend)
     for kind in ("ij", "xy"):
-        for got, want in zip(Tensor.meshgrid(a, b, indexing=kind), np.meshgrid([1, 2], [3, 4, 5], indexing=kind), strict=True):  # pyright: ignore[reportArgumentType]
+        for got, want in zip(
+            Tensor.meshgrid(a, b, indexing=kind), np.meshgrid([1, 2], [3, 4, 5], indexing=kind), strict=True
+        ):  # pyright: ignore[reportArgumentType]
             agree(got, want)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_gather(axis: int, backend: str) -> None:
     index = RNG.integers(0, 3, (2, 3))
-    agree(Tensor(Y, device=backend).gather(axis, Tensor(index, device=backend)), torch.tensor(Y).gather(axis, torch.tensor(index)))
+    agree(
+        Tensor(Y, device=backend).gather(axis, Tensor(index, device=backend)),
+        torch.tensor(Y).gather(axis, torch.tensor(index)),
+    )
 
 
 def test_scatter_where_positions_differ(backend: str) -> None:
     index = np.array([[0, 1, 2], [3, 2, 1]])
     t = Tensor(Y, device=backend)
-    agree(t.scatter(0, Tensor(index, device=backend), Tensor(X, device=backend)), torch.tensor(Y).scatter(0, torch.tensor(index), torch.tensor(X)))
+    agree(
+        t.scatter(0, Tensor(index, device=backend), Tensor(X, device=backend)),
+        torch.tensor(Y).scatter(0, torch.tensor(index), torch.tensor(X)),
+    )
     agree(t.scatter(0, Tensor(index, device=backend), 5), torch.tensor(Y).scatter(0, torch.tensor(index), 5))
     agree(t, Y)
 
 
 def test_scatter_the_last_of_equal_positions_wins(backend: str) -> None:
-    t = Tensor([0, 0, 0], device=backend).scatter(0, Tensor([1, 1, 1, 2], device=backend), Tensor([5, 6, 7, 8], device=backend))
+    t = Tensor([0, 0, 0], device=backend).scatter(
+        0, Tensor([1, 1, 1, 2], device=backend), Tensor([5, 6, 7, 8], device=backend)
+    )
     agree(t, np.array([0, 7, 8]))
 
 
@@ -91,14 +101,19 @@ def test_scatter_reduce(reduce: str, include_self: bool, dtype: str, backend: st
     got = Tensor(base, device=backend).scatter_reduce(
         0, Tensor(index, device=backend), Tensor(source, device=backend), reduce, include_self=include_self
     )
-    want = torch.tensor(base).scatter_reduce(0, torch.tensor(index), torch.tensor(source), reduce, include_self=include_self)
+    want = torch.tensor(base).scatter_reduce(
+        0, torch.tensor(index), torch.tensor(source), reduce, include_self=include_self
+    )
     agree(got, want, tolerance=1e-6)
 
 
 def test_index_add_and_select(backend: str) -> None:
     y = Tensor(Y, device=backend)
     place = Tensor([0, 0], device=backend)
-    agree(y.index_add(0, place, Tensor(X, device=backend)), torch.tensor(Y).index_add(0, torch.tensor([0, 0]), torch.tensor(X)))
+    agree(
+        y.index_add(0, place, Tensor(X, device=backend)),
+        torch.tensor(Y).index_add(0, torch.tensor([0, 0]), torch.tensor(X)),
+    )
     agree(y.index_add(1, place, y[:, :2]), torch.tensor(Y).index_add(1, torch.tensor([0, 0]), torch.tensor(Y)[:, :2]))
     agree(y.index_select(1, [2, 0]), Y[:, [2, 0]])
 
@@ -114,7 +129,11 @@ def test_masks(backend: str) -> None:
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_sorting_is_stable(axis: int, descending: bool, backend: str) -> None:
-    for values in (Y, RNG.standard_normal((3, 7)).astype(np.float32), np.array([[2, math.nan, -3, math.inf, 2]], np.float32)):
+    for values in (
+        Y,
+        RNG.standard_normal((3, 7)).astype(np.float32),
+        np.array([[2, math.nan, -3, math.inf, 2]], np.float32),
+    ):
         want: Any = torch.tensor(values).sort(dim=axis, descending=descending, stable=True)
         got, places = Tensor(values, device=backend).sort(axis, descending=descending)
         agree(got, want.values)

@@ -15,7 +15,22 @@ F: Any = torch.nn.functional
 RNG = np.random.default_rng(11)
 ROWS = RNG.standard_normal((4, 6)).astype(np.float32)
 WEIGHT = RNG.standard_normal(6).astype(np.float32)
-ACTIVATIONS = "relu sigmoid silu gelu softplus leaky_relu relu6 elu hardtanh hardsigmoid hardswish mish logsigmoid softsign".split()
+ACTIVATIONS = [
+    "relu",
+    "sigmoid",
+    "silu",
+    "gelu",
+    "softplus",
+    "leaky_relu",
+    "relu6",
+    "elu",
+    "hardtanh",
+    "hardsigmoid",
+    "hardswish",
+    "mish",
+    "logsigmoid",
+    "softsign",
+]
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -79,7 +94,11 @@ def test_losses(reduction: str) -> None:
 def test_cross_entropy_of_images() -> None:
     scores = RNG.standard_normal((2, 5, 3, 3)).astype(np.float32)
     classes = RNG.integers(0, 5, (2, 3, 3))
-    agree(Tensor(scores).cross_entropy(Tensor(classes)), F.cross_entropy(torch.tensor(scores), torch.tensor(classes)), tolerance=1e-5)
+    agree(
+        Tensor(scores).cross_entropy(Tensor(classes)),
+        F.cross_entropy(torch.tensor(scores), torch.tensor(classes)),
+        tolerance=1e-5,
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,12 +11,17 @@ from intaglio import Tensor
 from intaglio.core.errors import IntaglioError
 from tests.conformance.agree import agree
 
+if TYPE_CHECKING:
+    import random
+
 PROGRAMS = 150  # of each kind, a run: the seed changes from run to run
 
 
 def random_shape(rng: random.Random) -> tuple[int, ...]:
     """Up to four axes, seldom empty ones."""
-    return tuple(rng.choice([0, 1, 2, 3, 4]) if rng.random() < 0.15 else rng.randint(1, 4) for _ in range(rng.randint(0, 4)))
+    return tuple(
+        rng.choice([0, 1, 2, 3, 4]) if rng.random() < 0.15 else rng.randint(1, 4) for _ in range(rng.randint(0, 4))
+    )
 
 
 def random_index(rng: random.Random, shape: tuple[int, ...], *, advanced: bool) -> tuple[Any, ...]:
@@ -28,7 +32,17 @@ def random_index(rng: random.Random, shape: tuple[int, ...], *, advanced: bool) 
     axis = 0
     while axis < len(shape):
         n = shape[axis]
-        kind = rng.choice(["int", "slice", "slice", "slice", "new", "rest", *(["array", "array", "mask", "truth"] if advanced else [])])
+        kind = rng.choice(
+            [
+                "int",
+                "slice",
+                "slice",
+                "slice",
+                "new",
+                "rest",
+                *(["array", "array", "mask", "truth"] if advanced else []),
+            ]
+        )
         if kind == "int" and n:
             parts.append(rng.randrange(-n, n + (rng.random() < 0.05)))
             axis += 1
@@ -113,7 +127,9 @@ def test_random_indices(rng: random.Random, backend: str) -> None:
         np.testing.assert_array_equal(np.asarray(seen[own]), want, err_msg=context, strict=True)
         value: Any = rng.randint(-9, 9)
         if rng.random() < 0.7:
-            extents = tuple(1 if rng.random() < 0.2 else n for n in want.shape)[rng.randint(0, want.ndim) if rng.random() < 0.3 else 0 :]
+            extents = tuple(1 if rng.random() < 0.2 else n for n in want.shape)[
+                rng.randint(0, want.ndim) if rng.random() < 0.3 else 0 :
+            ]
             value = np.random.default_rng(rng.randrange(1 << 31)).integers(-50, 50, extents)
         as_tensor = Tensor(value, device=backend) if rng.random() < 0.5 else value
         if rng.random() < 0.6:
@@ -129,7 +145,15 @@ def test_the_placement_rule_of_index_arrays(backend: str) -> None:
     array = np.arange(120).reshape(2, 3, 4, 5)
     t = Tensor(array, device=backend)
     i, j = np.array([0, 1]), np.array([2, 1])
-    for index in ((slice(None), i, j), (i, slice(None), j), (slice(None), i, slice(None), j), (0, slice(None), i), (i, ..., j), (..., i, j), (slice(None), 1, i)):
+    for index in (
+        (slice(None), i, j),
+        (i, slice(None), j),
+        (slice(None), i, slice(None), j),
+        (0, slice(None), i),
+        (i, ..., j),
+        (..., i, j),
+        (slice(None), 1, i),
+    ):
         agree(t[index], array[index])
 
 

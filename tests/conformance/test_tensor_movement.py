@@ -63,7 +63,10 @@ def test_views_share_storage_both_ways(name: str, backend: str) -> None:
 
 
 COPIES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[np.ndarray], Any]]] = {
-    "reshape that strides forbid": (lambda t: t.permute(2, 0, 1).reshape(8, 3), lambda a: a.transpose(2, 0, 1).reshape(8, 3)),
+    "reshape that strides forbid": (
+        lambda t: t.permute(2, 0, 1).reshape(8, 3),
+        lambda a: a.transpose(2, 0, 1).reshape(8, 3),
+    ),
     "clone": (lambda t: t.clone(), lambda a: a.copy()),
     "contiguous of a transpose": (lambda t: t.T.contiguous(), lambda a: a.T.copy()),
     "positions": (lambda t: t[[0, 1]], lambda a: a[[0, 1]]),

@@ -10,14 +10,17 @@ from tests.conformance.agree import agree
 
 PAIRS = [
     ((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
-    ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (5, 4, 6)), ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((0, 4), (4, 3)), ((3, 0), (0, 4)),
+    ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (5, 4, 6)), ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((0, 4), (4, 3)), ((3, 0),
+    (0, 4)),
     ((17, 33), (33, 9)), ((1, 40), (40, 40)), ((2, 0, 3), (3, 2)), ((1, 1), (1, 1)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8", "float16"])
 @pytest.mark.parametrize("shapes", PAIRS)
-def test_matmul_of_whole_numbers_is_exact(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, backend: str) -> None:
+def test_matmul_of_whole_numbers_is_exact(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str, backend: str
+) -> None:
     rng = np.random.default_rng(0)
     x, y = (np.asarray(rng.integers(-5, 5, s)).astype(dtype) for s in shapes)
     agree(Tensor(x, device=backend) @ Tensor(y, device=backend), x @ y)
@@ -42,7 +45,8 @@ FORMS: dict[str, tuple[tuple[int, ...], ...]] = {
     "ij,jk->ik": ((3, 4), (4, 5)), "ij,jk": ((3, 4), (4, 5)), "ij->ji": ((3, 4),), "ii": ((3, 3),), "ii->i": ((3, 3),),
     "i,j": ((3,), (4,)), "bij,bjk->bik": ((2, 3, 4), (2, 4, 5)), "...ij,...jk->...ik": ((2, 2, 3, 4), (2, 2, 4, 5)),
     "i,i,i->": ((3,), (3,), (3,)), "ab,bc,cd->ad": ((2, 3), (3, 4), (4, 5)), "ij->": ((3, 4),), "ba": ((2, 3),),
-    "bhqd,bhkd->bhqk": ((2, 2, 3, 4), (2, 2, 5, 4)), "iij->j": ((3, 3, 2),), "...->...": ((2, 3),), "i...->...": ((2, 3),),
+    "bhqd,bhkd->bhqk": ((2, 2, 3, 4), (2, 2, 5, 4)), "iij->j": ((3, 3, 2),), "...->...": ((2, 3),), "i...->...": ((2,
+    3),),
     "ij,j->i": ((3, 4), (4,)), "ab,ab->": ((2, 3), (2, 3)), "iji->j": ((3, 2, 3),), "...i,ij": ((2, 3, 4), (4, 5)),
     "ij,kl": ((2, 3), (3, 2)), " i j , j k -> k i": ((2, 3), (3, 2)), "a,b,ab->": ((2,), (3,), (2, 3)),
 }  # fmt: skip

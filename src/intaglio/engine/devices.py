@@ -16,6 +16,8 @@ from intaglio.core.errors import DeviceError
 from intaglio.core.target import Target
 from intaglio.core.trace import GlobalCounters
 from intaglio.ir.interpret import run_linear
+from intaglio.ir.levels import Level
+from intaglio.ir.verify import verify
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator
@@ -49,6 +51,15 @@ class Executable:
         return self.lowered.flops
 
 
+def _lower(ast: Node, target: Target) -> Lowered:
+    """A kernel as verified instructions: LLVM ends the process on code that is wrong, so none may reach it."""
+    if config.verify:
+        verify(ast, Level.KERNEL)
+    lowered = lower(ast, target)
+    verify(lowered.linear, Level.LINEAR)
+    return lowered
+
+
 class Device:
     """A place for bytes. The base keeps them on the host and runs nothing."""
 
@@ -75,7 +86,7 @@ class Device:
         with self._lock:
             found = self._kernels.get(ast)
             if found is None:
-                found = self._kernels[ast] = self._compile(lower(ast, self.target))
+                found = self._kernels[ast] = self._compile(_lower(ast, self.target))
                 if len(self._kernels) > KERNELS:
                     self._kernels.popitem(last=False)
             else:

@@ -169,7 +169,7 @@ def _allocate(made: Plan) -> dict[BufferRef, Buffer]:
     """The bytes of every buffer of a plan; buffers that are dead by then lend theirs to later ones."""
     last: dict[BufferRef, int] = {}
     for number, kernel in enumerate(made.kernels):
-        for ref in _refs(kernel):
+        for ref in refs_of(kernel):
             last[ref] = number
     kept = set(made.renamed.values())
     memory: dict[BufferRef, Buffer] = {}
@@ -178,7 +178,7 @@ def _allocate(made: Plan) -> dict[BufferRef, Buffer]:
     for ref, number in last.items():
         ending.setdefault(number, []).append(ref)
     for number, kernel in enumerate(made.kernels):
-        for ref in _refs(kernel):
+        for ref in refs_of(kernel):
             if ref in memory:
                 continue
             known = _buffers.get(ref)
@@ -194,7 +194,7 @@ def _allocate(made: Plan) -> dict[BufferRef, Buffer]:
     return memory
 
 
-def _refs(kernel: PlannedKernel | Copy) -> Sequence[BufferRef]:
+def refs_of(kernel: PlannedKernel | Copy) -> Sequence[BufferRef]:
     """The buffers that a kernel or copy touches."""
     return (kernel.source, kernel.target) if isinstance(kernel, Copy) else kernel.buffers
 

@@ -25,6 +25,16 @@ class Op:
 
     name: ClassVar[str] = ""
     registry: ClassVar[dict[str, type[Op]]] = {}
+    _singles: ClassVar[dict[type[Op], Op]] = {}
+
+    def __init__(self) -> None:
+        Op._singles.setdefault(type(self), self)  # only ops without fields come here: dataclasses write their own
+
+    @staticmethod
+    def single(kind: type[Op]) -> Op:
+        """The one object of an op without fields."""
+        found = Op._singles.get(kind)
+        return kind() if found is None else found
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

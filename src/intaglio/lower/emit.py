@@ -11,8 +11,22 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, toposort
 from intaglio.lower.index import Index, Terms, number
-from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, Elementwise, Mul, add, and_, fma, lt, mul, where
-from intaglio.ops.loop import END_IF, END_LOOP, Carried, If, Loop, Range
+from intaglio.ops.elementwise import (
+    ADD,
+    MAXIMUM,
+    MINIMUM,
+    MUL,
+    Elementwise,
+    Mul,
+    add,
+    and_,
+    fma,
+    lt,
+    minimum,
+    mul,
+    where,
+)
+from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -74,6 +88,7 @@ class Emitter:
         self.masks: Final[dict[Node, int]] = {}
         self.pinned: int = 0  # ranges that a load of written memory depends on
         self.flops: int = 0
+        self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, its range, scratch)
         self._numbers: Final = itertools.count()
         self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
 
@@ -182,6 +197,16 @@ class Emitter:
         body()
         frame = self.frames.pop()
         self.frames[-1].code += [start, *frame.code, make(END_IF, start)]
+
+    def store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
+        """Store one instance of a value, masked by the loop's tail."""
+        index, along = self.address(place, instance)
+        v = along if along is not None else self.vector(self.mask(place))
+        lanes = self.bound[v].lanes if v is not None else 0
+        if lanes and not value.shape:
+            value = self.put(len(self.frames) - 1, expand(value, (lanes,)))
+        tail = self.tail(v, instance) if v is not None else None
+        self.effect(make(STORE, pointer, index, value, *(() if tail is None else (tail,))))
 
     # -- values
 
@@ -331,7 +356,7 @@ class Emitter:
                 gate = tail if gate is None else self.put(level, and_(tail, gate))
         if gate is None:
             return self.put(level, load(pointer, index, lanes=lanes, epoch=op.epoch))
-        if shape == gate.shape:
+        if shape and shape == gate.shape:
             return self.put(level, load(pointer, index, gate, lanes=lanes, epoch=op.epoch))
         if shape:  # one gate for all lanes
             full = self.put(level, make(ADD, iota(shape[0]), number(0)))
@@ -388,6 +413,10 @@ class Emitter:
     def combine(self, kind: str, accumulator: Node, body: Node, instance: Instance) -> Node:
         """One more value taken into an accumulator; a product summed is one fused instruction."""
         level = len(self.frames) - 1
+        kept = self.kept.get(body)
+        if kept is not None:
+            value, along, scratch = kept
+            self.store(scratch, along, self.emit(value, instance), instance)
         if kind == "sum" and isinstance(body.op, Mul) and body.dtype in (dtypes.float32, dtypes.float64):
             x, y = (self.emit(s, instance) for s in body.src)
             self.flops += 1
@@ -421,7 +450,11 @@ class Emitter:
                     lambda _, carried: nest(outer[1:], carried),
                     lambda frame, counter: (r, Binding(frame, counter)),
                 )
-            return self._run_vector(kind, body, v, extent, lanes, count, instances, accumulators)
+            if kind != "sum" or not dtype.is_float or not others or extent < 4 * lanes * count:
+                return self._run_vector(kind, body, v, extent, lanes, count, instances, accumulators)
+            level = len(self.frames) - 1
+            inner = self._run_vector(kind, body, v, extent, lanes, count, instances, [self._zero(a) for a in inits])
+            return [self.put(level, add(a, b)) for a, b in zip(accumulators, inner, strict=True)]
 
         accumulators = nest(others, inits)
         level = len(self.frames) - 1
@@ -458,22 +491,14 @@ class Emitter:
                 for u in range(count)
             ]
 
-        block = step * BLOCK
-        if kind == "sum" and body.dtype.is_float and extent >= 4 * block:
-            blocks = extent // block * block
-            zero = [_splat(self, len(self.frames) - 1, identity(kind, body.dtype), (lanes,))] * len(accumulators)
-
-            def outer(counter: Node, carried: list[Node]) -> list[Node]:
-                level = len(self.frames) - 1
-                stop = self.put(level, _plus(counter, block))
-                inner = self.loop(counter, stop, step, zero, take, bind)
-                return [self.put(level, add(a, b)) for a, b in zip(carried, inner, strict=True)]
-
-            accumulators = self.loop(number(0), number(blocks), block, accumulators, outer)
-            if blocks < whole:
-                accumulators = self.loop(number(blocks), number(whole), step, accumulators, take, bind)
-        elif whole:
-            accumulators = self.loop(number(0), number(whole), step, accumulators, take, bind, once=whole == step)
+        spans: list[int] = []  # what one sum takes at each level: its error grows with the levels, not with the length
+        if kind == "sum" and body.dtype.is_float:
+            span = step * BLOCK
+            while extent >= 4 * span:
+                spans.insert(0, span)
+                span *= BLOCK
+        if whole:
+            accumulators = self._levels(spans, number(0), number(whole), step, accumulators, take, bind)
         left = extent - whole
         if left:
             vectors = -(-left // lanes)
@@ -497,8 +522,37 @@ class Emitter:
             accumulators = self.loop(number(whole), number(extent), step, accumulators, take_tail, bind_tail, once=True)
         return accumulators
 
+    def _levels(
+        self,
+        spans: list[int],
+        start: Node,
+        stop: Node,
+        step: int,
+        accumulators: list[Node],
+        take: Callable[[Node, list[Node]], list[Node]],
+        bind: Callable[[int, Node], tuple[Node, Binding]],
+    ) -> list[Node]:
+        """A sum in blocks of blocks, each from zero."""
+        if not spans:
+            (first, rest), (last, more) = self.index.affine(start), self.index.affine(stop)
+            once = not rest and not more and last - first == step
+            return self.loop(start, stop, step, accumulators, take, bind, once=once)
+        zero = [self._zero(a) for a in accumulators]
+
+        def outer(counter: Node, carried: list[Node]) -> list[Node]:
+            level = len(self.frames) - 1
+            end = self.put(level, minimum(self.put(level, _plus(counter, spans[0])), stop))
+            inner = self._levels(spans[1:], counter, end, step, zero, take, bind)
+            return [self.put(level, add(a, b)) for a, b in zip(carried, inner, strict=True)]
+
+        return self.loop(start, stop, spans[0], accumulators, outer)
+
+    def _zero(self, like: Node) -> Node:
+        """Zero in every lane."""
+        return _splat(self, len(self.frames) - 1, const(like.dtype, 0), like.shape)
+
     def _along(self, body: Node, ranges: list[Node]) -> Node | None:
-        """The range along which most loads are of neighbours and none is far apart, if it is long enough."""
+        """The range along which most loads are of neighbours, or a long one."""
         loads = [n for n in toposort((body,)) if isinstance(n.op, Load)]
         best: tuple[int, Node] | None = None
         for r in ranges if self.target.vector_bytes else ():
@@ -512,9 +566,10 @@ class Emitter:
                 score += 4 if step == 1 else 1 if step == 0 and not inner else -3
             if extent >= self.lanes_of(body) and (best is None or score >= best[0]):
                 best = score, r
-        if best is None or (loads and best[0] <= 0):
+        if best is None:
             return None
-        return best[1]
+        long = self.index.affine(best[1].src[0])[0] >= 4 * self.lanes_of(body)  # then gathers pay
+        return best[1] if best[0] > 0 or not loads or long else None
 
     def lanes_of(self, body: Node) -> int:
         """How many lanes suit the widest number in an expression (indices apart)."""

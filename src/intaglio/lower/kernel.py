@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, make, rebuild, toposort, walk
+from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
+from intaglio.lower.merge import merge_folds
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.ops.elementwise import Elementwise, Mul, add, and_, eq, ge, lt, minimum, mul
-from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Sink, Store, StoreAt, Switch
-from intaglio.ops.memory import Load, Param, Window, load
+from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Range, Sink, Store, StoreAt, Switch
+from intaglio.ops.memory import Load, Local, Param, Window, load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Fold, Scan
 from intaglio.ops.transcendental import number as _number  # noqa: F401 -- fills the table of decompositions
@@ -30,6 +31,8 @@ COLUMNS: Final = 2  # vectors of a product's tile
 ROW_BLOCK: Final = 96  # rows of a product that stay in cache while the columns pass
 PANEL: Final = 32  # columns of a packed factor that lie together
 TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
+HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
+SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
 
 
@@ -56,6 +59,17 @@ class _Place:
     pointer: Node
     index: Node
     value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Epilogue:
+    """The store of a product whose values are computed apart: its fold, the scratch, the ranges in which it is read."""
+
+    fold: Node
+    scratch: Node
+    row: Node
+    corner: Node
+    place: _Place
 
 
 class _Kernel:
@@ -359,8 +373,8 @@ class _Kernel:
         return made, rows
 
     def _decomposed(self, root: Node) -> Node:
-        """An expression by primitive ops."""
-        return decompose(root)
+        """An expression by primitive ops, its reductions over as few ranges as can be."""
+        return merge_folds(decompose(root), self.index)
 
     def _steps(self, index: Node, r: Node) -> int:
         """How far a range steps through memory."""
@@ -377,6 +391,8 @@ class _Kernel:
         if v is not None and rows is not None:
             self._product(places, ranges, v, rows, split=split)
             return
+        if v is not None:
+            places = self._keep_rows(places, v)
         extents = {r: self.index.affine(r.src[0])[0] for r in ranges}
         work = 1
         for r in ranges:
@@ -409,9 +425,39 @@ class _Kernel:
         else:
             self._loops(outer, innermost)
 
-    def _turned(
-        self, places: list[_Place], outer: list[Node], v: Node | None, extents: dict[Node, int]
-    ) -> Node | None:
+    def _keep_rows(self, places: list[_Place], v: Node) -> list[_Place]:
+        """What a fold computes at some cost, and the stores need again, is kept for a row: (load of scratch) for it."""
+        emitter = self.emitter
+        extent = self.index.affine(v.src[0])
+        top = toposort([p.value for p in places], enter=lambda n: not isinstance(n.op, Fold))
+        needed = set(top)
+        for fold in top:
+            if not isinstance(fold.op, Fold) or len(fold.src) != 2 or emitter.mask(fold) & emitter.bit(v):
+                continue
+            body, r = fold.src
+            if self.index.affine(r.src[0]) != extent:
+                continue
+            inner = [
+                n
+                for n in toposort((body,), enter=lambda n: not isinstance(n.op, Fold))
+                if isinstance(n.op, Elementwise) and n.dtype.is_float and emitter.mask(n) & emitter.bit(r)
+            ]
+            twins = substitute(inner, {r: v})
+            for node, twin in zip(reversed(inner), reversed(twins), strict=True):
+                if twin not in needed:
+                    continue
+                cost = sum(isinstance(n.op, Elementwise) for n in walk((node,)) if emitter.mask(n) & emitter.bit(r))
+                if cost < HEAVY or extent[0] * node.dtype.itemsize > SCRATCH:
+                    break
+                scratch = make(Local(next(self.axes), node.dtype, extent[0]))
+                made = substitute([p.value for p in places], {twin: load(scratch, v)})
+                if fold not in toposort(made, enter=lambda n: not isinstance(n.op, Fold)):
+                    break
+                emitter.kept[body] = node, r, scratch
+                return [_Place(p.pointer, p.index, value) for p, value in zip(places, made, strict=True)]
+        return places
+
+    def _turned(self, places: list[_Place], outer: list[Node], v: Node | None, extents: dict[Node, int]) -> Node | None:
         """The range along which loads that lie far apart along the vector range are of neighbours: a transposition."""
         nodes = list(walk([p.value for p in places]))
         if v is None or any(isinstance(n.op, Fold) for n in nodes):
@@ -492,12 +538,26 @@ class _Kernel:
         if first is not v:
             self._loops(outer, innermost, begin, end)
             return
-        whole = extent // unit * unit
-        stop = emitter.put(0, minimum(end, number(whole)))
-        self._vector_loop(first, begin, stop, lanes, UNROLL, finish)
+        self._vectors_between(first, begin, end, lanes, UNROLL, finish)
+
+    def _vectors_between(
+        self,
+        v: Node,
+        begin: Node,
+        end: Node,
+        lanes: int,
+        unroll: int,
+        body: Callable[[list[Instance], int], None],
+    ) -> None:
+        """The part of a range that one chunk runs, by whole vectors; what is left goes with the last chunk."""
+        emitter = self.emitter
+        extent = self.index.affine(v.src[0])[0]
+        whole = extent // (lanes * unroll) * lanes * unroll
+        level = len(emitter.frames) - 1
+        self._vector_loop(v, begin, emitter.put(level, minimum(end, number(whole))), lanes, unroll, body)
         if whole < extent:
-            last = emitter.put(0, lt(number(whole), end))
-            emitter.when(last, lambda: self._vector_tail(first, whole, extent, lanes, finish))
+            last = emitter.put(level, lt(number(whole), end))
+            emitter.when(last, lambda: self._vector_tail(v, whole, extent, lanes, body))
 
     def _vector_loop(
         self,
@@ -556,15 +616,7 @@ class _Kernel:
 
     def _put_store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
         """The store of one instance, masked by the loop's tail."""
-        emitter = self.emitter
-        index, along = emitter.address(place, instance)
-        v = along if along is not None else emitter.vector(emitter.mask(place))
-        lanes = emitter.bound[v].lanes if v is not None else 0
-        level = len(emitter.frames) - 1
-        if lanes and not value.shape:
-            value = emitter.put(level, expand(value, (lanes,)))
-        tail = emitter.tail(v, instance) if v is not None else None
-        emitter.effect(make(STORE, pointer, index, value, *(() if tail is None else (tail,))))
+        self.emitter.store(pointer, place, value, instance)
 
     # -- choices
 
@@ -624,8 +676,13 @@ class _Kernel:
         depth = max(1, sum(_fold_size(p.value, self.index) for p in places))
         batch = [r for r in ranges if r is not v and r is not rows]
 
+        apart = self._epilogue(places[0], rows, v, lanes)
+
         def tile(row_start: Node, count: int, instances: list[Instance], *, loop_stop: Node | None) -> None:
-            def run(_: Node, carried: list[Node]) -> list[Node]:
+            def run(counter: Node, carried: list[Node]) -> list[Node]:
+                if apart is not None:
+                    self._finish_apart(apart, rows, v, lanes, counter, count, instances)
+                    return carried
                 for m in range(count):
                     for instance in instances:
                         both = {**instance, rows: m}
@@ -652,21 +709,34 @@ class _Kernel:
             def columns_left(instances: list[Instance], _: int) -> None:
                 tile(number(rows_left[0]), rows_left[1], instances, loop_stop=None)
 
-            if rows_left != left or whole:
-                self._vectors(v, lanes, COLUMNS, columns)
-            if rows_left[1]:
-                self._vectors(v, lanes, COLUMNS, columns_left)
+            for some, own in ((rows_left != left or whole, columns), (rows_left[1], columns_left)):
+                if some and column_chunk is not None:
+                    self._vectors_between(v, *column_chunk, lanes, COLUMNS, own)
+                elif some:
+                    self._vectors(v, lanes, COLUMNS, own)
 
         whole = height // ROWS * ROWS
         left = (whole, height - whole)
-        work = height * self.index.affine(v.src[0])[0] * depth
+        width = self.index.affine(v.src[0])[0]
+        sheets = [self.index.affine(r.src[0])[0] for r in batch]
+        work = height * width * depth
+        for n in sheets:
+            work *= n
+        row_blocks = -(-whole // ROW_BLOCK)
+        parallel = split and work >= 32 * CHUNK and self.target.threads > 1
+        batch_chunk: tuple[Node, Node] | None = None
+        column_chunk: tuple[Node, Node] | None = None
+        if parallel and batch and sheets[0] > 1 and sheets[0] >= row_blocks:
+            batch_chunk = self._chunk(sheets[0], work // 16, 1)
+        elif parallel and row_blocks <= 2 and width >= 4 * COLUMNS * lanes:
+            column_chunk = self._chunk(width, work // 16, COLUMNS * lanes)
 
         def all_columns(start: Node, stop: Node, rest: tuple[int, int]) -> None:
             def body(_: Node, carried: list[Node]) -> list[Node]:
                 block(start, stop, rest)
                 return carried
 
-            self._loops(batch, body)
+            self._loops(batch, body, *(batch_chunk or (None, None)))
 
         if whole <= ROW_BLOCK:
             all_columns(number(0), number(whole), left)
@@ -678,8 +748,8 @@ class _Kernel:
             all_columns(counter, emitter.put(level, minimum(ahead, number(whole))), (0, 0))
             return carried
 
-        if split and work >= 32 * CHUNK and self.target.threads > 1:
-            self.chunks = -(-whole // ROW_BLOCK)
+        if parallel and batch_chunk is None and column_chunk is None:
+            self.chunks = row_blocks
             begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(ROW_BLOCK)))
             end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(ROW_BLOCK)))
             emitter.loop(begin, emitter.put(0, minimum(end, number(whole))), ROW_BLOCK, (), rows_block)
@@ -690,6 +760,48 @@ class _Kernel:
         emitter.loop(number(0), number(whole), ROW_BLOCK, (), rows_block)
         if left[1]:
             all_columns(number(0), number(0), left)
+
+    def _epilogue(self, place: _Place, rows: Node, v: Node, lanes: int) -> _Epilogue | None:
+        """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""
+        top = toposort((place.value,), enter=lambda n: not isinstance(n.op, Fold))
+        folds = [n for n in top if isinstance(n.op, Fold)]
+        if len(folds) != 1 or sum(isinstance(n.op, Elementwise) for n in top) < HEAVY:
+            return None
+        (fold,) = folds
+        both = self.emitter.bit(rows) | self.emitter.bit(v)
+        if self.emitter.mask(fold) & both != both:
+            return None
+        scratch = make(Local(next(self.axes), fold.dtype, ROWS * COLUMNS * lanes))
+        row = make(Range(next(self.axes)), rows.src[0])
+        corner = make(Range(next(self.axes)), v.src[0])
+        parts = [(row, COLUMNS * lanes), (rows, -COLUMNS * lanes), (v, 1), (corner, -1)]
+        held = load(scratch, self.index.sum(parts))
+        index, value = substitute((place.index, place.value), {fold: held, rows: row})
+        return _Epilogue(fold, scratch, row, corner, _Place(place.pointer, index, value))
+
+    def _finish_apart(
+        self, apart: _Epilogue, rows: Node, v: Node, lanes: int, start: Node, count: int, instances: list[Instance]
+    ) -> None:
+        """A tile's sums into scratch, then the values and stores of one row after the other."""
+        emitter = self.emitter
+        for m in range(count):
+            for u, instance in enumerate(instances):
+                value = emitter.emit(apart.fold, {**instance, rows: m})
+                emitter.effect(make(STORE, apart.scratch, number((m * COLUMNS + u) * lanes), value))
+        binding = emitter.bound[v]
+        emitter.bit(apart.corner)
+        emitter.bound[apart.corner] = Binding(binding.frame, binding.base)
+
+        def row(_: Node, carried: list[Node]) -> list[Node]:
+            for instance in instances:
+                emitter.store(
+                    apart.place.pointer, apart.place.index, emitter.emit(apart.place.value, instance), instance
+                )
+            return carried
+
+        stop = emitter.put(len(emitter.frames) - 1, add(start, number(count)))
+        emitter.loop(start, stop, 1, (), row, lambda f, c: (apart.row, Binding(f, c)))
+        del emitter.bound[apart.corner]
 
 
 def decompose(root: Node) -> Node:

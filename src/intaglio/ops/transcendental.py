@@ -195,8 +195,9 @@ def tanh(x: Node) -> Node:
 
 def erf(x: Node) -> Node:
     """The error function."""
-    t = make(ABS, x)
-    q = mul(x, x)
+    distance = make(ABS, x)
+    t = where(gt(distance, number(4.0)), number(4.0), distance)  # where it is 1: no denormals, which are slow
+    q = mul(t, t)
     r = fma(number(-1.72853470e-5), t, number(3.83197126e-4))
     u = fma(number(-3.88396438e-3), t, number(2.42546219e-2))
     r = fma(r, q, u)
@@ -204,9 +205,16 @@ def erf(x: Node) -> Node:
         r = fma(r, t, number(c))
     r = fma(r, t, mul(t, number(-1.0)))
     far = copysign(sub(number(1.0), exp(r)), x)
-    far = where(gt(t, number(4.0)), copysign(number(1.0), x), far)
+    far = where(gt(distance, number(4.0)), copysign(number(1.0), x), far)
     near = polynomial((-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1), q)
     return where(ne(x, x), x, where(gt(t, number(0.927734375)), far, fma(near, x, x)))
+
+
+def _single(kind: type[Elementwise]) -> Elementwise:
+    """The one object of an elementwise op without fields."""
+    op = Op.single(kind)
+    assert isinstance(op, Elementwise)
+    return op
 
 
 _FORMS: Final[dict[str, Callable[..., Node]]] = {
@@ -218,7 +226,7 @@ def _register() -> None:
     """Give every op that is not primitive its decomposition."""
     for kind in list(Op.registry.values()):
         if issubclass(kind, Elementwise) and not kind.primitive:
-            decompositions[kind.name] = by_dtype(kind(), _FORMS.get(kind.name))
+            decompositions[kind.name] = by_dtype(_single(kind), _FORMS.get(kind.name))
 
 
 _register()

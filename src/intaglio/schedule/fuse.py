@@ -174,16 +174,12 @@ class _Materialize:
     def _factor(self, factor: Node, chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
         node = factor
-        while isinstance(node.op, (Expand, Reshape, Permute)):
+        while isinstance(node.op, (Expand, Reshape, Permute, Cast)):  # a cast is as cheap in the product
             node = node.src[0]
-        if (
-            (node.src and not isinstance(node.op, (Window, Cast)) and node not in self.done)
-            or (isinstance(node.op, Window) and not isinstance(node.src[0].op, Buffer))
-            or (
-                isinstance(node.op, Cast)
-                and not (isinstance(node.src[0].op, Window) and isinstance(node.src[0].src[0].op, Buffer))
-            )
-        ):
+        if isinstance(node.op, Window):
+            if not isinstance(node.src[0].op, Buffer):
+                chosen.add(node)
+        elif node.src and node not in self.done:
             chosen.add(node)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.ir.node import Node, make, rebuild, toposort
+from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Elementwise
 from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
@@ -25,6 +25,17 @@ class PlannedKernel:
     device: str
     metadata: tuple[str, ...]
     nbytes: int
+
+    @property
+    def written(self) -> list[BufferRef]:
+        """The buffers that are stored to."""
+        slots: dict[int, None] = {}
+        for node in walk((self.ast,)):
+            if node.op.name in ("store", "store_at"):
+                pointer = node.src[0].src[0].op
+                if isinstance(pointer, Param):
+                    slots[pointer.slot] = None
+        return [slot[0] for k in slots if isinstance((slot := self.slots[k])[0], BufferRef)]
 
     @property
     def buffers(self) -> list[BufferRef]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
-from intaglio.ir.node import Node, rebuild
+from intaglio.ir.node import Node, make, rebuild
 from intaglio.ir.view import View
 from intaglio.ops import movement
 from intaglio.ops.elementwise import Cast, Detach
-from intaglio.ops.loop import Assign
-from intaglio.ops.memory import Buffer, BufferRef, Read, const, window
+from intaglio.ops.loop import ASSIGN, Assign, Kernel
+from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const, window
 from intaglio.ops.movement import expand
+from intaglio.ops.reduce import reduce
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
-from intaglio.storage import reroll
+from intaglio.storage import checks, reroll
 from intaglio.storage.batch import batch, supports
 from intaglio.storage.build import Turns, whole_write
+from intaglio.storage.checks import Check
 from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
@@ -47,8 +50,96 @@ class ScalarHandle:
 def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[BufferRef]:
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
-        builder = Flush(list(storages), list(nodes))
-        return builder.run()
+        wanted = list(storages)
+        part = Slice(wanted, nodes)
+        while part.checks:
+            for found in part.checks:
+                _verify(*found)
+            part = Slice(wanted, nodes)
+        return Flush(wanted, list(nodes), part).run()
+
+
+def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pending, list[BufferRef]]:
+    """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
+    with engine.lock:
+        wanted = list(storages)
+        builder = Flush(wanted, list(nodes), Slice(wanted, nodes))
+        outputs = builder.build()
+        return builder.postpone(outputs)
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """Kernels that were partitioned and have not run."""
+
+    plan: engine.Plan
+    nodes: dict[BufferRef, Node]  # a buffer that they write -> ASSIGN(BUFFER, KERNEL)
+    done: bool = False
+
+    @property
+    def touched(self) -> set[BufferRef]:
+        """The buffers that they read or write."""
+        return {ref for kernel in self.plan.kernels for ref in engine.refs_of(kernel)}
+
+    def run(self) -> None:
+        """Run them, once."""
+        if not self.done:
+            engine.execute(self.plan)
+            self.done = True
+
+
+postponed: Final[list[Pending]] = []  # in the order in which they must run
+
+
+def waits_for(ref: BufferRef) -> bool:
+    """Whether kernels that have not run write (or read) a buffer."""
+    return any(ref in held.touched for held in postponed)
+
+
+def assign_of(ref: BufferRef) -> Node | None:
+    """ASSIGN(BUFFER, KERNEL) of a buffer that a kernel which has not run writes."""
+    for held in reversed(postponed):
+        if ref in held.nodes:
+            return held.nodes[ref]
+    return None
+
+
+def _verify(wrapped: Node, check: Check, owner: tuple[Storage, Entry] | None) -> None:
+    """Test computed positions; a write through ones that are out of range is dropped, and the error is raised.
+
+    Raises: IndexRangeError if a position is out of range.
+    """
+    checks.pending.pop(wrapped, None)
+    bad = check.bad
+    flag = reduce("max", bad, tuple(range(bad.rank)))
+    (ref,) = flush((), (flag,))
+    if not engine.buffer_of(ref).view()[0]:
+        return
+    (ref,) = flush((), (check.index,))
+    raw = bytes(engine.buffer_of(ref).view())
+    size = check.index.dtype.itemsize
+    values = [int.from_bytes(raw[k : k + size], "little", signed=True) for k in range(0, len(raw), size)]
+    if owner is not None:
+        storage, entry = owner
+        storage.log.remove(entry)
+        if not storage.log:
+            pending.discard(storage)
+    raise check.error(next(v for v in values if not -check.extent <= v < check.extent))
+
+
+def _run_postponed(touched: set[BufferRef]) -> None:
+    """Run the postponed kernels that touch some buffers, and those that these need, in order."""
+    if not postponed:
+        return
+    chosen: list[Pending] = []
+    for held in reversed(postponed):
+        mine = held.touched
+        if mine & touched:
+            touched = touched | mine
+            chosen.append(held)
+    for held in reversed(chosen):
+        held.run()
+        postponed.remove(held)
 
 
 class Slice:
@@ -59,6 +150,7 @@ class Slice:
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
         self._bases: set[Storage] = set()
+        self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
             self._need(storage, storage.sequence)
         for node in nodes:
@@ -79,14 +171,17 @@ class Slice:
             self._bases.add(storage)
             self._follow(storage.base)
 
-    def _follow(self, root: Node) -> None:
-        """Need all that a node reads."""
+    def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
+        """Need all that a node reads; note positions that are to be checked."""
         stack = [root]
         while stack:
             node = stack.pop()
             if node in self._seen or node in realized:
                 continue
             self._seen.add(node)
+            check = checks.pending.get(node)
+            if check is not None:
+                self.checks.append((node, check, owner))
             match node.op:
                 case Read(storage=Storage() as storage, stamp=stamp):
                     self._need(storage, stamp)
@@ -103,9 +198,9 @@ class Slice:
             place += 1
             match entry:
                 case Entry(value=value, indices=indices):
-                    self._follow(value)
+                    self._follow(value, (storage, entry))
                     for index in indices:
-                        self._follow(index)
+                        self._follow(index, (storage, entry))
                 case ElementEntry(skeleton=skeleton, sequence=sequence):
                     for source in skeleton.storages:
                         if source is not storage:
@@ -139,9 +234,9 @@ class Slice:
 class Flush:
     """One flush in the making: statements, and where each storage's bytes are."""
 
-    def __init__(self, storages: list[Storage], nodes: list[Node]) -> None:
+    def __init__(self, storages: list[Storage], nodes: list[Node], part: Slice) -> None:
         self.nodes: Final = nodes
-        self.slice: Final = Slice(storages, nodes)
+        self.slice: Final = part
         self.wanted: Final = storages
         self.program: Final = Program([])
         self.homes: Final[dict[Storage, BufferRef]] = {}
@@ -153,34 +248,48 @@ class Flush:
 
     def run(self) -> list[BufferRef]:
         """Build the program, run it, then retire its entries."""
+        outputs = self.build()
+        renamed: dict[BufferRef, BufferRef] = {}
+        if self.program.statements:
+            plan = engine.plan(self.program)
+            _run_postponed({ref for kernel in plan.kernels for ref in engine.refs_of(kernel)})
+            engine.execute(plan)
+            renamed = plan.renamed
+        else:
+            _run_postponed(set(outputs) | {s.ref for s in self.wanted if s.ref is not None})
+        self._commit(renamed)
+        return [renamed.get(ref, ref) for ref in outputs]
+
+    def build(self) -> list[BufferRef]:
+        """The program; gives the buffer of each wanted node."""
         for reference in list(scalars):
             handle = reference()
             if handle is not None and self.slice.stamps:
                 handle.to_node()
         scalars.clear()
-        self._run_plans()
-        entries = _trim(self.slice.entries(), self)
-        self._statements(entries)
+        self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
             self.home(storage)
         outputs = [self._output(node) for node in self.nodes]
         self._save_readers()
-        if self.program.statements:
-            self.program.keep.update(self.homes.values())
-            plan = engine.plan(self.program)
-            engine.execute(plan)
-            self._commit(plan.renamed)
-            return [plan.renamed.get(ref, ref) for ref in outputs]
-        self._commit({})
+        self.program.keep.update(self.homes.values())
+        self.program.pinned.update(ref for s, ref in self.homes.items() if s.pinned)
         return outputs
 
-    def _run_plans(self) -> None:
-        """Run kernels that were partitioned earlier for storages of the slice."""
-        for storage in self.slice.stamps:
-            plan = storage.plan
-            if plan is not None:
-                storage.plan = None
-                engine.execute(plan)
+    def postpone(self, outputs: list[BufferRef]) -> tuple[Pending, list[BufferRef]]:
+        """Plan, and retire the entries as if the kernels had run: they run before anything else touches their buffers."""
+        plan = engine.plan(self.program)
+        nodes: dict[BufferRef, Node] = {}
+        for kernel in plan.kernels:
+            if isinstance(kernel, engine.PlannedKernel):
+                edges = [buffer(ref) for ref in kernel.buffers]
+                made = make(Kernel(kernel.metadata), kernel.ast, *edges)
+                for ref in kernel.written:
+                    nodes[ref] = make(ASSIGN, buffer(ref), made)
+        held = Pending(plan, nodes)
+        postponed.append(held)
+        self._commit(plan.renamed)
+        return held, [plan.renamed.get(ref, ref) for ref in outputs]
 
     # -- where bytes are
 
@@ -293,7 +402,7 @@ class Flush:
             if items and storage.base is not None and storage not in self.homes:
                 if storage not in last and self._base_reads(storage, last):
                     emit()  # version 0 is computed when the first write comes: after all that it reads
-            item = self._item(storage, entry)
+            item = self.item(storage, entry)
             seen = observed.get(storage)
             before = last.get(storage)
             if seen and before is not None:
@@ -348,7 +457,7 @@ class Flush:
                 found[storage] = sorted(stamps)
         return found
 
-    def _item(self, storage: Storage, entry: AnyEntry) -> reroll.Item | None:
+    def item(self, storage: Storage, entry: AnyEntry) -> reroll.Item | None:
         """An entry in the form in which it can be rolled, or None."""
         match entry:
             case ElementEntry():

@@ -37,7 +37,6 @@ class Storage:
         "open",
         "origin",
         "pinned",
-        "plan",
         "read_only",
         "recent",
         "ref",
@@ -61,7 +60,6 @@ class Storage:
         self.ref: BufferRef | None = ref
         self.read_only: bool = read_only
         self.pinned: bool = False
-        self.plan: object | None = None
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
         self.history: object | None = None
         self.log: list[AnyEntry] = []

@@ -5,12 +5,25 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from intaglio.core.config import config
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
 from intaglio.core.errors import IndexRangeError, ValueRangeError
+from intaglio.ir.node import living
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import Buffer, buffer
-from intaglio.storage.flush import ScalarHandle, flush, realized, scalar_node, scalars
+from intaglio.storage.flush import (
+    Pending,
+    ScalarHandle,
+    assign_of,
+    flush,
+    partition,
+    realized,
+    scalar_node,
+    scalars,
+    waits_for,
+)
+from intaglio.storage.history import track
 from intaglio.storage.skeleton import Skeleton
 from intaglio.storage.storage import Storage
 
@@ -249,6 +262,7 @@ class TensorBase(ScalarHandle):
         if storage.read_only or not storage.log:
             storage.check_writable(self._place()[1])
         storage.write_element(own.dtype, offset, skeleton, holes)
+        relieve(storage)
 
     def _get(self: T, index: object) -> T:
         """Indexing of every other kind."""
@@ -257,6 +271,43 @@ class TensorBase(ScalarHandle):
     def _set(self, index: object, value: object) -> None:
         """Writing of every other kind."""
         raise NotImplementedError
+
+
+class _Bound:
+    """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look."""
+
+    def __init__(self) -> None:
+        self.nodes: int = 0
+        self.calls: int = 0
+
+
+_bound: Final = _Bound()
+EVERY: Final = 512  # computed tensors between two looks at the bound
+
+
+def relieve(storage: Storage) -> None:
+    """Flush a storage with more pending entries than the bound, or in a program with more pending nodes."""
+    if len(storage.log) > config.journal_entries:
+        flush([storage])
+    elif is_over_bound():
+        flush([storage])
+        _bound.nodes = living()
+
+
+def is_over_bound() -> bool:
+    """Whether more nodes are pending than the bound allows (looked at every so often)."""
+    _bound.calls += 1
+    if _bound.calls < EVERY:
+        return False
+    _bound.calls = 0
+    return living() - _bound.nodes > config.journal_nodes
+
+
+def relieve_tensor(tensor: TensorBase) -> None:
+    """Compute a tensor where more nodes are pending than the bound allows (an average that nobody prints must not grow)."""
+    if is_over_bound():
+        flush_tensors((tensor,))
+        _bound.nodes = living()
 
 
 def _position(index: object, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -369,16 +420,44 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
             storages.append(tensor._storage)
             continue
         node = tensor._node if tensor._node is not None else tensor.to_node()
-        if node in realized or isinstance(node.op, Buffer):
+        place = realized.get(node)
+        if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
             continue
         computed.append(tensor)
         nodes.append(node)
     for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
-        view = View.contiguous(node.dtype, node.shape)
-        realized[node] = ref, view
-        storage = Storage(ref.nbytes, tensor._device, ref=ref)
-        storage.origin = weakref.ref(node)
-        tensor._storage, tensor._view, tensor._node = storage, view, None
+        _settle(tensor, node, ref)
+
+
+def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
+    """Partition what tensors need into kernels that run later; None where nothing is needed."""
+    storages: list[Storage] = []
+    computed: list[tuple[TensorBase, Node]] = []
+    for tensor in tensors:
+        if tensor._storage is not None:
+            if tensor._storage.log or tensor._storage.ref is None:
+                storages.append(tensor._storage)
+            continue
+        node = tensor._node if tensor._node is not None else tensor.to_node()
+        if node not in realized:
+            computed.append((tensor, node))
+    if not storages and not computed:
+        return None
+    held, refs = partition(storages, [node for _, node in computed])
+    for (tensor, node), ref in zip(computed, refs, strict=True):
+        _settle(tensor, node, ref)
+    return held
+
+
+def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
+    """A computed tensor whose value now lies (or will lie) in a buffer."""
+    view = View.contiguous(node.dtype, node.shape)
+    realized[node] = ref, view
+    storage = Storage(ref.nbytes, tensor._device, ref=ref)
+    storage.origin = weakref.ref(node)
+    if tensor._grad_state is True:
+        track(storage, node.dtype, base=node)
+    tensor._storage, tensor._view, tensor._node = storage, view, None
 
 
 def uop_of(tensor: TensorBase) -> Node:
@@ -390,5 +469,5 @@ def uop_of(tensor: TensorBase) -> Node:
         and not storage.log
         and tensor._place()[1].covers_whole(storage.nbytes)
     ):
-        return buffer(storage.ref)
+        return assign_of(storage.ref) or buffer(storage.ref)
     return tensor._value()

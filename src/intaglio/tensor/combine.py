@@ -11,7 +11,7 @@ from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put, take
 from intaglio.ops.movement import expand, reshape
 from intaglio.tensor.base import TensorBase
-from intaglio.tensor.indexing import _checked as checked_index
+from intaglio.tensor.indexing import checked as checked_index
 from intaglio.tensor.movement import axis_of
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def split(self: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tens
 def chunk(self: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` pieces of equal size (the last may be smaller)."""
     n = self.shape[axis_of("chunk", axis, self.ndim)]
+    if chunks < 1:
+        raise ShapeError(f"chunk: there must be at least one chunk; got {chunks}.")
     return split(self, max(1, -(-n // chunks)), axis)
 
 
@@ -169,6 +171,8 @@ def triu(self: Tensor, diagonal: int = 0) -> Tensor:
 
 def one_hot(self: Tensor, classes: int) -> Tensor:
     """1 at each element's number along a new last axis, 0 elsewhere: int64."""
+    if classes < 0:
+        raise ShapeError(f"one_hot: the number of classes must not be negative; got {classes}.")
     node = ops.cast(self._value(), dtypes.int64)
     shape = (*self.shape, classes)
     wide = expand(reshape(node, (*self.shape, 1)), shape)
@@ -183,7 +187,8 @@ def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list
         i > n for k, (i, n) in enumerate(zip(index.shape, self.shape, strict=True)) if k != a
     ):
         raise ShapeError(
-            f"{name}: the index must have {self.ndim} axes, none but {a} longer than the tensor's; index {index.shape}, tensor {self.shape}."
+            f"{name}: the index must have {self.ndim} axes, none but {a} longer than the tensor's; "
+            f"index {index.shape}, tensor {self.shape}."
         )
     if index.dtype.is_float:
         raise DTypeError(f"{name}: positions must be integers; the index is {index.dtype.name}.")
@@ -206,7 +211,10 @@ def gather(self: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def scatter(self: Tensor, axis: int, index: Tensor, source: Any, reduce: str | None = None) -> Tensor:
-    """The tensor with source[i][j] put at [index[i][j]][j] for axis 0, and so on: PyTorch's scatter. The last of equals wins."""
+    """The tensor with source[i][j] put at [index[i][j]][j] for axis 0, and so on: PyTorch's scatter.
+
+    The last of equal positions wins.
+    """
     combine = {None: "set", "add": "add", "multiply": "mul"}.get(reduce)
     if combine is None:
         raise ShapeError(f'scatter: reduce must be "add" or "multiply"; got {reduce!r}.')
@@ -229,7 +237,7 @@ def _source(self: Tensor, source: Any, index: Tensor) -> Node:
 def scatter_reduce(
     self: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """The tensor with the sum, prod, amax, amin or mean of what the index sends to each place; PyTorch's scatter_reduce.
+    """The tensor with the sum, prod, amax, amin or mean of what the index sends to each place, as PyTorch's.
 
     Args:
         include_self: Whether the old element takes part; places that nothing is sent to keep it either way.
@@ -311,6 +319,8 @@ def roll(self: Tensor, shifts: int | Sequence[int], axes: int | Sequence[int] | 
         return flat.reshape(self.shape)
     moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     along = (axes,) if isinstance(axes, int) else tuple(axes)
+    if len(moves) != len(along):
+        raise ShapeError(f"roll: one shift for each axis; got {len(moves)} shifts for {len(along)} axes.")
     x = self
     for shift, axis in zip(moves, along, strict=True):
         a = axis_of("roll", axis, x.ndim)

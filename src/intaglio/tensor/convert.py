@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from intaglio.core.errors import ShapeError
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical, device_of
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const
-from intaglio.storage.flush import flush, realized
+from intaglio.storage.flush import flush, realized, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor.gradients import DETACHED
 
 if TYPE_CHECKING:
-    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
@@ -35,7 +35,7 @@ def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
         self.realize()
     storage, view = self._place()
     with engine.lock:
-        needed = storage.log or storage.ref is None or storage.plan is not None
+        needed = storage.log or storage.ref is None or waits_for(storage.ref)
         if needed:
             flush([storage])
     if storage.ref is None:
@@ -84,7 +84,9 @@ def item(self: Tensor) -> int | float | bool:
 
 
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-    """NumPy's way to an array."""
+    """NumPy's way to an array, which is always a copy."""
+    if copy is False:
+        raise ValueError("array: the array is always a copy. Leave copy out?")
     array = numpy(self)
     return array if dtype is None else array.astype(dtype)
 
@@ -96,7 +98,8 @@ def bool_(self: Tensor) -> bool:
     """
     if self.numel() != 1:
         raise ShapeError(
-            f"bool: the truth of a tensor of {self.numel()} elements is ambiguous; the tensor has shape {self.shape}. Use .any() or .all()?"
+            f"bool: the truth of a tensor of {self.numel()} elements is ambiguous; the tensor has shape {self.shape}. "
+            "Use .any() or .all()?"
         )
     return bool(item(self))
 
@@ -104,7 +107,7 @@ def bool_(self: Tensor) -> bool:
 def index_(self: Tensor) -> int:
     """A whole number of one element, usable as an index."""
     if not (self.dtype.is_int or self.dtype.is_bool):
-        raise TypeError(f"index: only whole numbers can be an index; the tensor is {self.dtype.name}.")
+        raise DTypeError(f"index: only whole numbers can be an index; the tensor is {self.dtype.name}.")
     return int(item(self))
 
 
@@ -139,7 +142,7 @@ def repr_(self: Tensor) -> str:
     return f"Tensor({text}{notes})"
 
 
-def cast(self: Tensor, dtype: DType) -> Tensor:
+def cast(self: Tensor, dtype: DType | str) -> Tensor:
     """The values as another dtype (the tensor itself where it has it). Floats to integers truncate; out of range wraps.
 
     Examples:
@@ -147,9 +150,10 @@ def cast(self: Tensor, dtype: DType) -> Tensor:
         >>> Tensor([1.7, -1.7]).cast(dtypes.int32).tolist()
         [1, -1]
     """
-    if dtype is self.dtype:
+    target = dtypes.from_numpy(dtype) if not isinstance(dtype, DType) else dtype
+    if target is self.dtype:
         return self
-    return self._make(cast_op(self._value(), dtype), self)
+    return self._make(cast_op(self._value(), target), self)
 
 
 def to(self: Tensor, device: str | None) -> Tensor:
@@ -196,14 +200,19 @@ def detach(self: Tensor) -> Tensor:
 
 # NumPy's universal functions by the tensor functions of the same meaning
 UFUNCS: Final = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "floor_divide": "floor_divide",
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "floor_divide": "floor_divide",
     "remainder": "mod", "power": "pow", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
-    "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "left_shift": "lshift", "right_shift": "rshift", "less": "lt",
+    "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "left_shift": "lshift", "right_shift": "rshift",
+    "less": "lt",
     "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne", "arctan2": "atan2",
-    "copysign": "copysign", "matmul": "matmul", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2",
+    "copysign": "copysign", "matmul": "matmul", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log",
+    "log2": "log2",
     "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
-    "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "sqrt": "sqrt", "square": "square", "reciprocal": "reciprocal", "negative": "neg", "absolute": "abs", "sign": "sign",
+    "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh",
+    "arctanh": "atanh",
+    "sqrt": "sqrt", "square": "square", "reciprocal": "reciprocal", "negative": "neg", "absolute": "abs",
+    "sign": "sign",
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "isnan": "isnan", "isinf": "isinf",
     "isfinite": "isfinite", "invert": "bitwise_not", "logical_not": "logical_not",
 }  # fmt: skip

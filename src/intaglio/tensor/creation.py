@@ -20,13 +20,14 @@ from intaglio.ops.memory import BufferRef, const, iota
 from intaglio.ops.movement import expand, reshape
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.storage import Storage
-from intaglio.tensor.base import TensorBase
+from intaglio.tensor.elementwise import is_listed, is_tensor
 from intaglio.tensor.movement import flat_ints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from intaglio.ir.node import Node
+    from intaglio.tensor.base import TensorBase
     from intaglio.tensor.tensor import Tensor
 
 
@@ -40,39 +41,27 @@ def device_name(device: str | None) -> str:
 
 def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None:
     """Make a new handle hold data."""
-    if isinstance(data, TensorBase):
-        source: Tensor = data  # pyright: ignore[reportAssignmentType] -- tensors are Tensors
-        moved = source.to(device)
-        node = moved._value()
+    if is_tensor(data):
+        node = data.to(device)._value()
         adopt_node(self, ops.cast(node, dtype) if dtype is not None else node, device)
         return
     if isinstance(data, os.PathLike):
-        open_file(self, Path(data))
+        open_file(self, Path(data))  # pyright: ignore[reportUnknownArgumentType] -- of str or bytes
         return
     if isinstance(data, (bytes, bytearray, memoryview)):
-        array: np.ndarray[Any, Any] = np.frombuffer(bytes(data), np.uint8)
-        known = dtypes.uint8
-    elif isinstance(data, (np.ndarray, np.generic)):
+        array: np.ndarray[Any, Any] = np.frombuffer(bytes(data), np.uint8)  # pyright: ignore[reportUnknownArgumentType] -- a view of anything
+    elif hasattr(data, "__array__"):
         array = np.asarray(data)
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
-        known = dtypes.from_numpy(array.dtype)
     else:
         array, known = _from_lists(data, dtype)
-    target = dtype or known
-    if target is not known:
-        array = _cast_array(array, known, target)
-    adopt_array(self, array, target, device)
-
-
-def _cast_array(array: np.ndarray[Any, Any], source: DType, target: DType) -> np.ndarray[Any, Any]:
-    """Host data as another dtype, by the rules that kernels follow."""
-    if (source.is_float and target.is_int) or (target.is_float and target.bits < 32):
-        values = [target.to_bits(target.convert(v, source)) for v in array.reshape(-1).tolist()]
-        raw = b"".join(v.to_bytes(target.itemsize, "little") for v in values)
-        return np.frombuffer(raw, target.numpy).reshape(array.shape)
-    with np.errstate(all="ignore"):
-        return array.astype(target.numpy)
+        adopt_array(self, array, known, device)
+        return
+    known = dtypes.from_numpy(array.dtype)
+    adopt_array(self, array, known, device)
+    if dtype is not None and dtype is not known:
+        adopt_node(self, ops.cast(self._value(), dtype), device)
 
 
 def adopt_node(self: TensorBase, node: Node, device: str) -> None:
@@ -133,13 +122,16 @@ def _shape_of(data: Any, flat: list[Any]) -> tuple[int, ...]:
 
     Raises: ShapeError if the lists are ragged.
     """
-    if not isinstance(data, (list, tuple)):
-        if isinstance(data, (TensorBase, np.ndarray, np.generic)):
-            inner = np.asarray(data)
+    if not is_listed(data):
+        if hasattr(data, "__array__"):
+            inner: np.ndarray[Any, Any] = np.asarray(data)
             flat.extend(inner.reshape(-1).tolist())
             return inner.shape
         flat.append(data)
         return ()
+    if data and {item.__class__ for item in data} <= {int, float, bool}:
+        flat.extend(data)
+        return (len(data),)
     shapes = {_shape_of(item, flat) for item in data}
     if len(shapes) > 1:
         raise ShapeError(f"Tensor: nested lists must have equal lengths; found items of shapes {sorted(shapes)}.")
@@ -278,6 +270,8 @@ def linspace(
     cls: type[Tensor], start: float, stop: float, steps: int, *, dtype: DType | None = None, device: str | None = None
 ) -> Tensor:
     """`steps` numbers evenly spaced from start to stop, both included."""
+    if steps < 0:
+        raise ShapeError(f"linspace: the number of steps must not be negative; got {steps}.")
     node = ops.cast(iota(steps), dtypes.float64)
     if steps > 1:
         node = ops.mul(node, const(dtypes.float64, (stop - start) / (steps - 1)))
@@ -290,6 +284,8 @@ def eye(
 ) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
     columns = n if m is None else m
+    if n < 0 or columns < 0:
+        raise ShapeError(f"eye: extents must not be negative; got ({n}, {columns}).")
     rows = expand(reshape(iota(n), (n, 1)), (n, columns))
     same = ops.eq(rows, expand(reshape(iota(columns), (1, columns)), (n, columns)))
     return cls._from_node(ops.cast(same, dtype or dtypes.default_float), device_name(device))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import numpy as np
 
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
@@ -14,12 +16,21 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.tensor.base import TensorBase, scalar_binary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from intaglio.tensor.tensor import Tensor
 
 Operand = Any  # a tensor, a Python number, a NumPy array or a nested list
 FLOAT: Final = dtypes.default_float
+STORED_ONLY: Final = (dtypes.float8_e4m3, dtypes.float8_e5m2)
+# ops that a kind of dtype has no meaning for, and what to do instead
+UNFIT: Final[dict[str, tuple[type[Op], ...]]] = {
+    "float": (ops.And, ops.Or, ops.Xor, ops.Not, ops.Shl, ops.Shr),
+    "bool": (ops.Sub, ops.Neg, ops.Shl, ops.Shr, ops.FloorDiv, ops.Mod),
+    "int": (),
+    "uint": (),
+}
+HINTS: Final = {"float": "Cast or bitcast to an integer first?", "bool": "Use ^ or ~, or cast to an integer first?"}
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -59,38 +70,59 @@ def is_number(value: object) -> bool:
     return value.__class__ in (int, float, bool)
 
 
-def operand(like: TensorBase, value: Operand) -> Node | int | float | bool:
-    """An operand as a node, or as the number that it is."""
+def is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor."""
+    return isinstance(value, TensorBase)
+
+
+def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is a list or tuple of anything."""
+    return isinstance(value, (list, tuple))
+
+
+def is_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Whether a value is an array of NumPy's."""
+    return isinstance(value, np.ndarray)
+
+
+def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float | bool:
+    """An operand of a named op as a node, or as the number that it is."""
     if is_number(value):
         return value
     if isinstance(value, TensorBase):
         if value._device != like._device:
             raise DeviceError(
-                f"elementwise: operands must be on one device; they are on {like._device} and {value._device}. Move one with .to()?"
+                f"{name}: operands must be on one device; they are on {like._device} and {value._device}. "
+                "Move one with .to()?"
             )
         return value._value()
     return like.__class__(value, device=like._device)._value()  # pyright: ignore[reportCallIssue] -- a Tensor
 
 
-def join(x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:
-    """Two operands in the dtype in which they meet."""
+def join(name: str, x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:
+    """Two operands of a named op in the dtype in which they meet."""
     dtype = promote(x.dtype, y.dtype) if isinstance(y, Node) else promote_weak(x.dtype, y.__class__)
     if floats and not dtype.is_float:
         dtype = FLOAT
-    if dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
-        raise DTypeError(f"elementwise: {dtype.name} is for storage only. Cast to float32 first?")
-    other = ops.cast(y, dtype) if isinstance(y, Node) else number(dtype, y)
+    check_computes(name, dtype)
+    other = ops.cast(y, dtype) if isinstance(y, Node) else number(name, dtype, y)
     return ops.cast(x, dtype), other
 
 
-def number(dtype: DType, value: int | float | bool) -> Node:
+def check_computes(name: str, dtype: DType) -> None:
+    """Raise where a dtype is for storage only."""
+    if dtype in STORED_ONLY:
+        raise DTypeError(f"{name}: {dtype.name} is for storage only. Cast to float32 first?")
+
+
+def number(name: str, dtype: DType, value: int | float | bool) -> Node:
     """A Python number in a dtype.
 
     Raises: ValueRangeError if an integer dtype cannot hold it.
     """
     if not dtype.is_float and not dtype.is_bool and not dtype.fits(value):
         raise ValueRangeError(
-            f"elementwise: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
+            f"{name}: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
         )
     return const(dtype, value)
 
@@ -102,11 +134,13 @@ def binary(name: str, op: Op, x: Tensor, y: Operand, *, swapped: bool = False, f
         if quick is not None:
             return quick
     left = x._value()
-    right = operand(x, y)
+    right = operand(name, x, y)
     if isinstance(op, ops.Comparison) and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
         answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
         return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
-    a, b = join(left, right, floats=floats)
+    a, b = join(name, left, right, floats=floats)
+    if isinstance(op, UNFIT[a.dtype.kind]):
+        raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
     if a.shape != b.shape:
         shape = broadcast_shapes(name, a.shape, b.shape)
         a, b = to_shape(a, shape), to_shape(b, shape)
@@ -118,16 +152,21 @@ def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     node = x._value()
     if floats and not node.dtype.is_float:
         node = ops.cast(node, FLOAT)
+    check_computes(op.name, node.dtype)
+    if isinstance(op, UNFIT[node.dtype.kind]):
+        raise DTypeError(f"{op.name}: {node.dtype.name} operands have no {op.name}. {HINTS[node.dtype.kind]}")
     return x._make(make(op, node), x)
 
 
 def _binary_method(
-    name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False
+    name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False, named: bool = False
 ) -> Callable[[Tensor, Operand], Tensor]:
-    """A method for a binary op."""
+    """A method for a binary op. `named`: it is no operator, so that a strange operand is an error at once."""
 
     def method(self: Tensor, other: Operand) -> Tensor:
         if not _is_operand(other):
+            if named:
+                raise DTypeError(f"{name}: the operand must be a tensor, array or number; got {type(other).__name__}.")
             return NotImplemented
         return binary(name, op, self, other, swapped=swapped, floats=floats)
 
@@ -162,8 +201,8 @@ floor_divide = _binary_method("floor_divide", ops.FLOOR_DIV, "The quotient round
 rfloor_divide = _binary_method("rfloor_divide", ops.FLOOR_DIV, "The other operand // this tensor.", swapped=True)
 mod = _binary_method("mod", ops.MOD, "The remainder with the divisor's sign; integer x % 0 is 0.")
 rmod = _binary_method("rmod", ops.MOD, "The other operand % this tensor.", swapped=True)
-maximum = _binary_method("maximum", ops.MAXIMUM, "The larger, element by element; NaN where either is.")
-minimum = _binary_method("minimum", ops.MINIMUM, "The smaller, element by element; NaN where either is.")
+maximum = _binary_method("maximum", ops.MAXIMUM, "The larger, element by element; NaN where either is.", named=True)
+minimum = _binary_method("minimum", ops.MINIMUM, "The smaller, element by element; NaN where either is.", named=True)
 bitwise_and = _binary_method("bitwise_and", ops.AND, "Bits (or truth) set in both.")
 bitwise_or = _binary_method("bitwise_or", ops.OR, "Bits (or truth) set in either.")
 bitwise_xor = _binary_method("bitwise_xor", ops.XOR, "Bits (or truth) set in one.")
@@ -175,9 +214,11 @@ gt = _binary_method("gt", ops.LT, "Where this tensor is greater.", swapped=True)
 ge = _binary_method("ge", ops.LE, "Where this tensor is greater or equal.", swapped=True)
 eq = _binary_method("eq", ops.EQ, "Where both are equal.")
 ne = _binary_method("ne", ops.NE, "Where they differ (true for NaN).")
-atan2 = _binary_method("atan2", ops.ATAN2, "The angle of the point (x = other, y = this), in radians.", floats=True)
+atan2 = _binary_method(
+    "atan2", ops.ATAN2, "The angle of the point (x = other, y = this), in radians.", floats=True, named=True
+)
 copysign = _binary_method(
-    "copysign", ops.COPYSIGN, "The magnitude of this tensor with the sign of the other.", floats=True
+    "copysign", ops.COPYSIGN, "The magnitude of this tensor with the sign of the other.", floats=True, named=True
 )
 
 exp = _unary_method("exp", ops.EXP, "e to the power of each element.")
@@ -255,7 +296,7 @@ def isfinite(self: Tensor) -> Tensor:
 
 
 def pow_(self: Tensor, other: Operand) -> Tensor:
-    """This tensor to a power. Small whole powers are products; integers stay integers (a negative power of one: 1 / x, truncated).
+    """This tensor to a power. Small whole powers are products; integers stay integers (1 / x is truncated).
 
     Examples:
         >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
@@ -278,7 +319,7 @@ def pow_(self: Tensor, other: Operand) -> Tensor:
 def rpow(self: Tensor, other: Operand) -> Tensor:
     """The other operand to the power of this tensor."""
     if is_number(other) and isinstance(other, int) and not self.dtype.is_float:
-        base = self._make(to_shape(number(self.dtype, other), self.shape), self)
+        base = self._make(to_shape(number("pow", self.dtype, other), self.shape), self)
         return _integer_power(base, self)
     return binary("pow", ops.POW, self, other, swapped=True, floats=True)
 
@@ -336,11 +377,11 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
         [10, 10, 20]
     """
     test = ops.cast(condition._value(), dtypes.bool)
-    a, b = operand(condition, x), operand(condition, y)
+    a, b = operand("where", condition, x), operand("where", condition, y)
     if isinstance(a, Node):
-        first, second = join(a, b)
+        first, second = join("where", a, b)
     elif isinstance(b, Node):
-        second, first = join(b, a)
+        second, first = join("where", b, a)
     else:
         kinds = {a.__class__, b.__class__}
         dtype = FLOAT if float in kinds else dtypes.int64 if int in kinds else dtypes.bool

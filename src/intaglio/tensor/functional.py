@@ -147,7 +147,7 @@ def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction:
 
 
 def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Tensor:
-    """Elements dropped (made 0) with probability p, the rest scaled by 1 / (1 - p), in training; else the tensor itself.
+    """In training, elements made 0 with probability p and the rest scaled by 1 / (1 - p); else the tensor itself.
 
     Raises: ValueRangeError unless 0 <= p <= 1.
     """

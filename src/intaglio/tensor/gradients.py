@@ -80,7 +80,8 @@ def check_write(storage: Storage) -> None:
     history = history_of(storage)
     if history is not None and history.leaf and _enabled.get():
         raise GradError(
-            "setitem: a tensor that requires grad cannot be written while gradients are tracked. Write to a .clone(), or inside no_grad()?"
+            "setitem: a tensor that requires grad cannot be written while gradients are tracked. "
+            "Write to a .clone(), or inside no_grad()?"
         )
 
 
@@ -132,7 +133,7 @@ def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool
     Raises: GradError if the tensor is not a tracked float, or no scalar and no cotangent is given.
     Examples:
         >>> w = Tensor([1.0, 2.0], requires_grad=True)
-        >>> (w * w).sum().backward()
+        >>> _ = (w * w).sum().backward()
         >>> w.grad.tolist()
         [2.0, 4.0]
     """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import operator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,13 +15,23 @@ from intaglio.core.site import user_site
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, take
 from intaglio.ops.movement import expand, permute, reshape
-from intaglio.tensor.base import TensorBase
-from intaglio.tensor.elementwise import broadcast_shapes, is_number, to_shape, to_shape_full
+from intaglio.tensor.base import TensorBase, relieve
+from intaglio.tensor.elementwise import (
+    broadcast_shapes,
+    is_array,
+    is_listed,
+    is_number,
+    is_tensor,
+    to_shape,
+    to_shape_full,
+)
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.tensor.tensor import Tensor
+
+Part: TypeAlias = "int | slice[Any, Any, Any] | EllipsisType | Tensor | None"
 
 
 @dataclass(slots=True)
@@ -30,19 +41,11 @@ class Parsed:
     view: View
     arrays: dict[int, Tensor] = field(default_factory=dict)  # axis of the view -> int64 positions, not negative
     first: int = 0  # where the index tensors' axes go among the others
-    mask: Tensor | None = None
 
 
-def _is_array(part: object) -> bool:
-    """Whether a part of an index is an array of positions or truths."""
-    return isinstance(part, (TensorBase, list, np.ndarray, range))
-
-
-def _parts(index: object) -> list[object]:
+def _parts(self: Tensor, index: Any) -> list[Part]:
     """The index as a list of parts."""
-    if isinstance(index, tuple):
-        return list(index)
-    return [index]
+    return [_normal(self, part) for part in (index if isinstance(index, tuple) else (index,))]  # pyright: ignore[reportUnknownVariableType] -- any objects
 
 
 def parse(self: Tensor, index: object) -> Parsed:
@@ -51,7 +54,7 @@ def parse(self: Tensor, index: object) -> Parsed:
     Raises: IndexRangeError, ShapeError or DTypeError where it does not fit.
     """
     _, view = self._place()
-    parts = [_normal(self, p) for p in _parts(index)]
+    parts = _parts(self, index)
     used = sum(_consumed(p) for p in parts)
     if used > self.ndim:
         raise IndexRangeError(f"index: there are {used} indices for {self.ndim} axes; shape {self.shape}.")
@@ -62,18 +65,18 @@ def parse(self: Tensor, index: object) -> Parsed:
         parts[place + 1 : place + 1] = [slice(None)] * (self.ndim - used)
     else:
         parts += [slice(None)] * (self.ndim - used)
-    advanced = any(isinstance(p, TensorBase) for p in parts)
+    advanced = any(is_tensor(p) for p in parts)
     parsed = Parsed(view)
-    axis = 0
+    axis = own = 0  # of the view, and of this tensor
     groups: list[int] = []  # places (axes of the view) of the advanced parts, in order
     runs = 0
     before = False
     for part in parts:
-        now = isinstance(part, TensorBase) or (advanced and part.__class__ is int)
+        now = is_tensor(part) or (advanced and isinstance(part, int))
         if now and not before:
             runs += 1
         before = now
-        if part is Ellipsis:
+        if isinstance(part, EllipsisType):
             continue
         if part is None:
             parsed.view = parsed.view.unsqueeze(axis)
@@ -81,34 +84,23 @@ def parse(self: Tensor, index: object) -> Parsed:
         elif isinstance(part, slice):
             parsed.view = _sliced(parsed.view, axis, part)
             axis += 1
-        elif part.__class__ is int:
+            own += 1
+        elif isinstance(part, int):
             n = parsed.view.shape[axis]
-            i: int = part  # pyright: ignore[reportAssignmentType] -- its class was tested
-            if not -n <= i < n:
-                raise IndexRangeError(f"index: {i} is out of range for axis {axis} of size {n}.")
+            if not -n <= part < n:
+                raise IndexRangeError(f"index: {part} is out of range for axis {own} of size {n}.")
+            own += 1
             if advanced:
-                parsed.arrays[axis] = self.__class__(i % n, device=self._device)
+                parsed.arrays[axis] = self.__class__(part % n, device=self._device)
                 groups.append(axis)
                 axis += 1
             else:
-                parsed.view = parsed.view.select(axis, i % n)
+                parsed.view = parsed.view.select(axis, part % n)
         else:
-            tensor: Tensor = part  # pyright: ignore[reportAssignmentType] -- what is left
-            if tensor.dtype.is_bool:
-                rank = tensor.ndim
-                if tensor.shape != parsed.view.shape[axis : axis + rank]:
-                    raise IndexRangeError(
-                        f"index: a mask must have the shape of the axes that it stands for; mask {tensor.shape}, "
-                        f"axes {parsed.view.shape[axis : axis + rank]}."
-                    )
-                if not rank:  # one truth for everything: a new axis of size 1 or 0
-                    parsed.view = parsed.view.unsqueeze(axis)
-                for positions in nonzero_of(tensor):
-                    parsed.arrays[axis] = positions
-                    groups.append(axis)
-                    axis += 1
-            else:
-                parsed.arrays[axis] = _checked(tensor, parsed.view.shape[axis], axis)
+            found = _positions(parsed, part, axis, own)
+            own += _consumed(part)
+            for positions in found:
+                parsed.arrays[axis] = positions
                 groups.append(axis)
                 axis += 1
     if groups:
@@ -116,46 +108,63 @@ def parse(self: Tensor, index: object) -> Parsed:
     return parsed
 
 
-def _normal(self: Tensor, part: object) -> object:
+def _positions(parsed: Parsed, part: Tensor, axis: int, named: int) -> list[Tensor]:
+    """What a tensor in an index names: positions of an axis (errors call it `named`), or of as many as a mask has."""
+    if not part.dtype.is_bool:
+        return [checked(part, parsed.view.shape[axis], named)]
+    own = parsed.view.shape[axis : axis + part.ndim]
+    if part.shape != own:
+        raise IndexRangeError(
+            f"index: a mask must have the shape of the axes that it stands for; mask {part.shape}, axes {own}."
+        )
+    if not own:  # one truth for everything: a new axis of size 1 or 0
+        parsed.view = parsed.view.unsqueeze(axis)
+    return nonzero_of(part)
+
+
+def _normal(self: Tensor, part: Any) -> Part:
     """A part as an int, slice, None, Ellipsis or tensor."""
-    if part is None or part is Ellipsis or isinstance(part, slice) or part.__class__ is int:
-        return part
-    if part is True or part is False:
+    if isinstance(part, (bool, np.bool)):
         return self.__class__(np.array(part), device=self._device)
-    if isinstance(part, TensorBase):
+    if part is None or isinstance(part, (int, slice, EllipsisType)):
+        return part  # pyright: ignore[reportUnknownVariableType] -- a slice of anything
+    if is_tensor(part):
         if part.dtype.is_float:
             raise DTypeError(
                 f"index: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?"
             )
-        return part if part._device == self._device else part.to(self._device)  # pyright: ignore[reportAttributeAccessIssue]
-    if isinstance(part, np.integer):
-        return int(part)
-    if _is_array(part):
-        array = np.asarray(_plain(part))
+        return part if part._device == self._device else part.to(self._device)
+    if isinstance(part, list) or is_array(part) or isinstance(part, range):
+        array: np.ndarray[Any, Any] = np.asarray(_plain(part))
         if array.size == 0 and array.dtype.kind == "f":
             array = array.astype(np.int64)
         if array.dtype.kind not in "iub":
             raise DTypeError(f"index: positions must be integers or bool; got {array.dtype}.")
         return self.__class__(array if array.dtype.kind == "b" else array.astype(np.int64), device=self._device)
-    if hasattr(part, "__index__"):
-        return part.__index__()  # pyright: ignore[reportAttributeAccessIssue]
-    raise DTypeError(f"index: parts must be integers, slices, None, '...', or arrays; got {type(part).__name__}.")
+    return _whole(part)
+
+
+def _whole(part: Any) -> int:
+    """A part that is neither a plain integer nor an array, as an integer."""
+    try:
+        return operator.index(part)
+    except TypeError:
+        kind: str = part.__class__.__name__
+        raise DTypeError(f"index: parts must be integers, slices, None, '...', or arrays; got {kind}.") from None
 
 
 def _plain(part: Any) -> Any:
     """A list with its tensors as numbers."""
     if isinstance(part, list):
-        return [_plain(p) for p in part]
-    return part.numpy() if isinstance(part, TensorBase) else part  # pyright: ignore[reportAttributeAccessIssue]
+        return [_plain(p) for p in part]  # pyright: ignore[reportUnknownVariableType] -- any objects
+    return part.numpy() if is_tensor(part) else part
 
 
-def _consumed(part: object) -> int:
+def _consumed(part: Part) -> int:
     """How many axes a part stands for."""
-    if part is None or part is Ellipsis:
+    if part is None or isinstance(part, EllipsisType):
         return 0
-    if isinstance(part, TensorBase) and part.dtype.is_bool:
-        return len(part.shape)
-    return 1
+    return part.ndim if is_tensor(part) and part.dtype.is_bool else 1
 
 
 def _sliced(view: View, axis: int, part: slice) -> View:
@@ -170,7 +179,7 @@ def _sliced(view: View, axis: int, part: slice) -> View:
     return view.slice(axis, start, len(range(start, stop, step)), step)
 
 
-def _checked(index: Tensor, n: int, axis: int) -> Tensor:
+def checked(index: Tensor, n: int, axis: int) -> Tensor:
     """Positions in [0, n): those from host data are checked now, computed ones when they are known."""
     known = index._host()
     if known is not None:
@@ -236,7 +245,7 @@ def _placed(taken: Node, rank: int, first: int) -> Node:
 # -- writing
 
 
-def converted(self: TensorBase, value: Any, dtype: DType) -> Node:
+def converted(self: Tensor, value: Any, dtype: DType) -> Node:
     """A right-hand side as a node of the target's dtype.
 
     Raises: ValueRangeError if a Python number does not fit it.
@@ -247,11 +256,10 @@ def converted(self: TensorBase, value: Any, dtype: DType) -> Node:
                 f"setitem: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
             )
         return const(dtype, value)
-    if isinstance(value, TensorBase):
-        if value._device != self._device:
-            value = value.to(self._device)  # pyright: ignore[reportAttributeAccessIssue]
-        return ops.cast(value._value(), dtype)
-    made = self.__class__(value, device=self._device)  # pyright: ignore[reportCallIssue]
+    if is_tensor(value):
+        return ops.cast(value.to(self._device)._value(), dtype)
+    listed = isinstance(value, (list, tuple, range))  # their numbers must fit; those of arrays wrap
+    made = self.__class__(value, dtype=dtype if listed else None, device=self._device)
     return ops.cast(made._value(), dtype)
 
 
@@ -275,7 +283,7 @@ def fit_shape(node: Node, shape: tuple[int, ...]) -> Node:
 def setitem(self: Tensor, index: object, value: Any) -> None:
     """Write through a view, through arrays of positions, or where a mask holds."""
     mask = _mask_of(self, index)
-    if mask is not None and (is_number(value) or (isinstance(value, TensorBase) and value.numel() == 1)):  # pyright: ignore[reportAttributeAccessIssue]
+    if mask is not None and (is_number(value) or (is_tensor(value) and value.numel() == 1)):
         _masked(self, mask, value)
         return
     parsed = parse(self, index)
@@ -295,24 +303,22 @@ def setitem(self: Tensor, index: object, value: Any) -> None:
         node = permute(node, tuple(back))
     self._check_write(storage, value)
     storage.write_at(target, tuple(nodes), node, site=user_site())
+    relieve(storage)
     self._written_at(storage, target, tuple(nodes), node, value)
 
 
-def _mask_of(self: Tensor, index: object) -> Tensor | None:
+def _mask_of(self: Tensor, index: Any) -> Tensor | None:
     """The mask that an index is, if it is one alone."""
-    part = index[0] if isinstance(index, tuple) and len(index) == 1 else index
-    if isinstance(part, (list, np.ndarray)):
-        array = np.asarray(part)
+    part: Any = index
+    if is_listed(index) and not isinstance(index, list) and len(index) == 1:
+        part = index[0]
+    if isinstance(part, list) or is_array(part):
+        array: np.ndarray[Any, Any] = np.asarray(part)  # pyright: ignore[reportUnknownArgumentType] -- a list of anything
         if array.dtype.kind != "b":
             return None
         part = self.__class__(array, device=self._device)
-    if (
-        isinstance(part, TensorBase)
-        and part.dtype.is_bool
-        and part.shape
-        and part.shape == self.shape[: len(part.shape)]
-    ):
-        return part  # pyright: ignore[reportReturnType]
+    if is_tensor(part) and part.dtype.is_bool and part.shape and part.shape == self.shape[: part.ndim]:
+        return part.to(self._device)
     return None
 
 
@@ -343,9 +349,5 @@ def write_node(self: Tensor, view: View, node: Node, *sources: Any) -> None:
     storage, _ = self._place()
     self._check_write(storage, *sources)
     storage.write(view, node, site=None)
+    relieve(storage)
     self._written(storage, view, node, *sources)
-
-
-def size_of(shape: tuple[int, ...]) -> int:
-    """The number of elements of a shape."""
-    return math.prod(shape)

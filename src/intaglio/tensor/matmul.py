@@ -52,8 +52,8 @@ def matmul(self: Tensor, other: Any) -> Tensor:
         y = reshape(y, (*y.shape, 1))
     if x.shape[-1] != y.shape[-2]:
         raise ShapeError(
-            f"matmul: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, rhs {other.shape} has {y.shape[-2]}. "
-            "Transpose one side?"
+            f"matmul: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, "
+            f"rhs {other.shape} has {y.shape[-2]}. Transpose one side?"
         )
     m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
     try:
@@ -123,7 +123,7 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
     """A sum of products by Einstein's convention, as NumPy's.
 
     Args:
-        formula: Such as "ij,jk->ik"; without "->", the letters that appear once, in order. "..." stands for leading axes.
+        formula: Such as "ij,jk->ik"; without "->", the letters that appear once, in order. "..." stands for other axes.
     Raises: ShapeError if a letter has two sizes or the operands do not fit.
     Examples:
         >>> Tensor.einsum("i,i->", Tensor([1, 2]), Tensor([3, 4])).item()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, Any
 
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.view import View
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
 def flat_ints(args: Sequence[object]) -> tuple[int, ...]:
     """Integers given one by one or as one sequence."""
-    if len(args) == 1 and not hasattr(args[0], "__index__"):
-        args = tuple(args[0])  # pyright: ignore[reportArgumentType] -- a sequence of ints
-    return tuple(int(a) for a in args)  # pyright: ignore[reportArgumentType]
+    given: Any = args[0] if len(args) == 1 else args
+    try:
+        return (index(given),) if hasattr(given, "__index__") else tuple(index(a) for a in given)
+    except TypeError:
+        raise DTypeError(f"shape: extents and axes must be integers; got {given!r}.") from None
 
 
 def axis_of(name: str, axis: int, rank: int) -> int:
@@ -28,6 +31,8 @@ def axis_of(name: str, axis: int, rank: int) -> int:
 
     Raises: ShapeError if there is none.
     """
+    if not hasattr(axis, "__index__"):
+        raise DTypeError(f"{name}: the axis must be an integer; got {axis!r}.")
     if not -rank <= axis < rank:
         raise ShapeError(f"{name}: the axis must be in [{-rank}, {rank}); got {axis} for {rank} axes.")
     return axis % rank
@@ -141,6 +146,8 @@ def unsqueeze(self: Tensor, axis: int) -> Tensor:
 
 def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
     """A view of a box: (first, end) for each axis, None for all of it."""
+    if len(bounds) != self.ndim:
+        raise ShapeError(f"shrink: one pair of bounds for each axis; got {len(bounds)} for {self.ndim} axes.")
     full = tuple((0, n) if b is None else (int(b[0]), int(b[1])) for b, n in zip(bounds, self.shape, strict=True))
     if any(not 0 <= a <= b <= n for (a, b), n in zip(full, self.shape, strict=True)):
         raise ShapeError(f"shrink: bounds must lie within the shape; {full} of {self.shape}.")
@@ -158,6 +165,8 @@ def unfold(self: Tensor, axis: int, size: int, step: int) -> Tensor:
 def diagonal(self: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
     """A view of the diagonal of two axes, as a last axis."""
     a, b = axis_of("diagonal", first, self.ndim), axis_of("diagonal", second, self.ndim)
+    if a == b:
+        raise ShapeError(f"diagonal: the axes must differ; got {first} and {second}.")
     return _viewed(self, self._place()[1].diagonal(offset, a, b))
 
 
@@ -201,8 +210,8 @@ def bitcast(self: Tensor, dtype: DType) -> Tensor:
     moved = view.bitcast(dtype)
     if moved is None:
         raise DTypeError(
-            f"bitcast: the last axis must be contiguous and divide evenly; {view.dtype.name}{list(view.shape)} to {dtype.name}. "
-            "Call .contiguous() first?"
+            f"bitcast: the last axis must be contiguous and divide evenly; {view.dtype.name}{list(view.shape)} "
+            f"to {dtype.name}. Call .contiguous() first?"
         )
     return _viewed(self, moved)
 

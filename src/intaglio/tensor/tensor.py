@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as node_ops
+from intaglio.storage.checks import remember_check
+from intaglio.storage.flush import waits_for
+from intaglio.storage.report import Report, report
 from intaglio.tensor import (
     combine,
     convert,
@@ -20,9 +23,9 @@ from intaglio.tensor import (
     movement,
     random,
     reduce,
+    spatial,
 )
-from intaglio.tensor.base import TensorBase, uop_of
-from intaglio.tensor.checks import remember_check
+from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, uop_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,14 +34,15 @@ if TYPE_CHECKING:
 
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
-    from intaglio.storage.storage import Storage
+    from intaglio.storage.flush import Pending
+from intaglio.storage.storage import Storage
 
 
 class Tensor(TensorBase):
     """An array of one dtype on one device, computed when a value is read.
 
     Args:
-        data: Nested lists of numbers, a number, a NumPy array (copied), bytes, another tensor, or a path (its bytes, mapped).
+        data: Nested lists of numbers, a number, an array (copied), bytes, a tensor, or a path (its bytes, mapped).
         dtype: The element type; by default int64, float32 or bool for Python numbers, else that of the data.
         device: Where; by default the configured device.
         requires_grad: Whether gradients are wanted for it.
@@ -67,7 +71,9 @@ class Tensor(TensorBase):
 
     def _make(self, node: Node, *sources: Any) -> Tensor:
         """A computed tensor from others."""
-        return gradients.mark(Tensor._from_node(node, self._device), node, sources)
+        made = gradients.mark(Tensor._from_node(node, self._device), node, sources)
+        relieve_tensor(made)
+        return made
 
     def _share(self, storage: Storage, view: View) -> Tensor:
         """A tensor on the same storage."""
@@ -94,7 +100,7 @@ class Tensor(TensorBase):
     def _host(self) -> np.ndarray[Any, Any] | None:
         """The values where they are known without computing (host data not yet written over), else None."""
         storage = self._storage
-        if storage is None or storage.log or storage.ref is None or storage.plan is not None or self.numel() > 1 << 20:
+        if storage is None or storage.log or storage.ref is None or waits_for(storage.ref) or self.numel() > 1 << 20:
             return None
         return convert.numpy(self)
 
@@ -174,6 +180,23 @@ class Tensor(TensorBase):
     def mT(self) -> Tensor:  # noqa: N802 -- NumPy's name
         """A view with the last two axes exchanged."""
         return movement.mT(self)
+
+    def kernelize(self, *others: Tensor) -> Self:
+        """Partition what this tensor (and others) needs into kernels, to run when a value is needed; gives the tensor.
+
+        Afterwards `uop` is ASSIGN(BUFFER, KERNEL): the kernel names its program, metadata and buffers.
+        """
+        partition_tensors((self, *others))
+        return self
+
+    def schedule(self, *others: Tensor) -> list[Any]:
+        """The kernels that this tensor (and others) needs, partitioned but not run."""
+        held: Pending | None = partition_tensors((self, *others))
+        return [] if held is None else list(held.plan.kernels)
+
+    def journal(self) -> Report:
+        """What is pending on this tensor's storage: entries, the loops that they will be, why some were not rolled."""
+        return report(self._place()[0])
 
     def _binary_in_place(self, other: Any, op: Callable[[Tensor, Any], Tensor], name: str) -> Self:
         """self = op(self, other), written through this handle."""
@@ -277,7 +300,8 @@ class Tensor(TensorBase):
     )  # fmt: skip
     floor_divide, idiv = elementwise.floor_divide, elementwise.floor_divide
     maximum, minimum, where, clip, clamp, lerp = (
-        elementwise.maximum, elementwise.minimum, elementwise.where, elementwise.clip, elementwise.clip, elementwise.lerp,
+        elementwise.maximum, elementwise.minimum, elementwise.where, elementwise.clip, elementwise.clip,
+        elementwise.lerp,
     )  # fmt: skip
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
         elementwise.bitwise_and, elementwise.bitwise_or, elementwise.bitwise_xor, elementwise.bitwise_not,
@@ -287,13 +311,16 @@ class Tensor(TensorBase):
         elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge, elementwise.eq, elementwise.ne,
     )  # fmt: skip
     exp, exp2, expm1, log, log2, log1p, log10 = (
-        elementwise.exp, elementwise.exp2, elementwise.expm1, elementwise.log, elementwise.log2, elementwise.log1p, elementwise.log10,
+        elementwise.exp, elementwise.exp2, elementwise.expm1, elementwise.log, elementwise.log2, elementwise.log1p,
+        elementwise.log10,
     )  # fmt: skip
     sin, cos, tan, asin, acos, atan, atan2 = (
-        elementwise.sin, elementwise.cos, elementwise.tan, elementwise.asin, elementwise.acos, elementwise.atan, elementwise.atan2,
+        elementwise.sin, elementwise.cos, elementwise.tan, elementwise.asin, elementwise.acos, elementwise.atan,
+        elementwise.atan2,
     )  # fmt: skip
     sinh, cosh, tanh, asinh, acosh, atanh, erf = (
-        elementwise.sinh, elementwise.cosh, elementwise.tanh, elementwise.asinh, elementwise.acosh, elementwise.atanh, elementwise.erf,
+        elementwise.sinh, elementwise.cosh, elementwise.tanh, elementwise.asinh, elementwise.acosh, elementwise.atanh,
+        elementwise.erf,
     )  # fmt: skip
     sqrt, rsqrt, square, reciprocal, neg, abs, sign, copysign = (
         elementwise.sqrt, elementwise.rsqrt, elementwise.square, elementwise.reciprocal,
@@ -314,7 +341,7 @@ class Tensor(TensorBase):
     __xor__ = __rxor__ = elementwise.bitwise_xor
     __lshift__, __rshift__ = elementwise.lshift, elementwise.rshift
     __lt__, __le__, __gt__, __ge__ = elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge
-    __eq__, __ne__ = elementwise.eq, elementwise.ne  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    __eq__, __ne__ = elementwise.eq, elementwise.ne  # pyright: ignore[reportAssignmentType]
     __neg__, __abs__, __invert__ = elementwise.neg, elementwise.abs_, elementwise.bitwise_not
     __matmul__, __rmatmul__ = matmul.matmul, matmul.rmatmul
 
@@ -365,10 +392,12 @@ class Tensor(TensorBase):
     # -- networks
 
     relu, sigmoid, silu, gelu, leaky_relu, softplus = (
-        functional.relu, functional.sigmoid, functional.silu, functional.gelu, functional.leaky_relu, functional.softplus,
+        functional.relu, functional.sigmoid, functional.silu, functional.gelu, functional.leaky_relu,
+        functional.softplus,
     )  # fmt: skip
     relu6, elu, hardtanh, hardsigmoid, hardswish, mish, logsigmoid, softsign = (
-        functional.relu6, functional.elu, functional.hardtanh, functional.hardsigmoid, functional.hardswish, functional.mish,
+        functional.relu6, functional.elu, functional.hardtanh, functional.hardsigmoid, functional.hardswish,
+        functional.mish,
         functional.logsigmoid, functional.softsign,
     )  # fmt: skip
     layer_norm, rms_norm, normalize = functional.layer_norm, functional.rms_norm, functional.normalize
@@ -380,10 +409,14 @@ class Tensor(TensorBase):
     binary_cross_entropy_with_logits = functional.binary_cross_entropy_with_logits
     scaled_dot_product_attention = functional.scaled_dot_product_attention
 
+    conv2d, conv_transpose2d = spatial.conv2d, spatial.conv_transpose2d
+    max_pool2d, avg_pool2d = spatial.max_pool2d, spatial.avg_pool2d
+
     # -- making
 
     zeros, ones, full, empty = (
-        classmethod(creation.zeros), classmethod(creation.ones), classmethod(creation.full), classmethod(creation.empty),
+        classmethod(creation.zeros), classmethod(creation.ones), classmethod(creation.full),
+        classmethod(creation.empty),
     )  # fmt: skip
     arange, linspace, eye = classmethod(creation.arange), classmethod(creation.linspace), classmethod(creation.eye)
     zeros_like, ones_like, full_like, empty_like = (
@@ -398,7 +431,8 @@ class Tensor(TensorBase):
     # -- host
 
     numpy, tolist, item, cast, to, contiguous, clone, detach = (
-        convert.numpy, convert.tolist, convert.item, convert.cast, convert.to, convert.contiguous, convert.clone, convert.detach,
+        convert.numpy, convert.tolist, convert.item, convert.cast, convert.to, convert.contiguous, convert.clone,
+        convert.detach,
     )  # fmt: skip
     __array__, __bool__, __index__, __format__, __len__, __repr__ = (
         convert.array_protocol, convert.bool_, convert.index_, convert.format_, convert.len_, convert.repr_,

@@ -12,11 +12,11 @@ import numpy as np
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.ir.interpret import run_linear
+from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.ops.loop import Loop, sink, store
 from intaglio.ops.memory import Param, window
-from intaglio.ir.node import Node, make
 from intaglio.render import llvm
 from intaglio.runtime.compiler import Compiler, host_target
 

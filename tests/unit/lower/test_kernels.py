@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from intaglio.core.dtypes import dtypes
-from intaglio.ops.elementwise import add, mul, sub, exp
+from intaglio.ops.elementwise import add, div, exp, mul, sub
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
 from intaglio.ops.reduce import reduce, scan
+from tests.unit.lower.running import Operands, loops, numbers, run
 
-from .running import Operands, loops, numbers, run
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
 
 SHAPES = [(1,), (7,), (64,), (1000,), (3, 5), (17, 33), (64, 64), (2, 3, 4, 5), (33, 1, 65), (600, 700)]
 KINDS = {"sum": np.sum, "max": np.max, "min": np.min}
@@ -77,18 +81,16 @@ def test_softmax_rows_are_one_nest(rows: int, columns: int, threads: int) -> Non
     k = Operands()
     value = k.read(x)
 
-    def along(reduced: object) -> object:
-        return expand(reshape(reduced, (rows, 1)), (rows, columns))  # type: ignore[arg-type]
+    def along(reduced: Node) -> Node:
+        return expand(reshape(reduced, (rows, 1)), (rows, columns))
 
     powers = exp(sub(value, along(reduce("max", value, (1,)))))
-    from intaglio.ops.elementwise import div
-
     run(k, k.write(out, div(powers, along(reduce("sum", powers, (1,))))), threads=threads)
     e = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=2e-6)
 
 
-def product(k: Operands, a: np.ndarray, b: np.ndarray) -> object:
+def product(k: Operands, a: np.ndarray, b: np.ndarray) -> Node:
     """The node of a @ b."""
     *batch, m, depth = a.shape
     n = b.shape[-1]
@@ -111,6 +113,9 @@ SIZES = [
     (97, 130, 5),
     (200, 200, 3),
     (130, 96, 700),
+    (20, 520, 500),
+    (200, 530, 60),
+    (333, 120, 150),
     (1, 300, 200),
     (300, 1, 200),
 ]
@@ -126,18 +131,20 @@ def test_products_of_any_shape(m: int, n: int, depth: int, turned: str, threads:
     bias = numbers((n,), seed=2)
     out = np.full((m, n), 99, np.float32)
     k = Operands()
-    value = add(product(k, a, b), expand(reshape(k.read(bias), (1, n)), (m, n)))  # type: ignore[arg-type]
+    value = add(product(k, a, b), expand(reshape(k.read(bias), (1, n)), (m, n)))
     run(k, k.write(out, value), threads=threads)
     np.testing.assert_array_equal(out, a @ b + bias)
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize(("batch", "m", "n", "depth"), [(3, 9, 33, 17), (12, 64, 48, 64), (1, 20, 20, 20), (40, 96, 40, 40)])
+@pytest.mark.parametrize(
+    ("batch", "m", "n", "depth"), [(3, 9, 33, 17), (12, 64, 48, 64), (1, 20, 20, 20), (40, 96, 40, 40)]
+)
 def test_batches_of_products(batch: int, m: int, n: int, depth: int, threads: int) -> None:
     a, b = numbers((batch, m, depth)), numbers((batch, depth, n), seed=1)
     out = np.full((batch, m, n), 99, np.float32)
     k = Operands()
-    run(k, k.write(out, product(k, a, b)), threads=threads)  # type: ignore[arg-type]
+    run(k, k.write(out, product(k, a, b)), threads=threads)
     np.testing.assert_array_equal(out, a @ b)
 
 
@@ -179,3 +186,47 @@ def test_code_size_does_not_follow_the_shape() -> None:
         sizes.append(len(lowered.linear.src))
         assert loops(lowered) == 1
     assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(
+    ("m", "n", "depth"), [(2, 3, 4), (8, 32, 16), (19, 45, 17), (130, 96, 64), (300, 160, 33), (3, 64, 8)]
+)
+def test_costly_epilogues_of_products(m: int, n: int, depth: int, threads: int) -> None:
+    a, b, bias = numbers((m, depth)), numbers((depth, n), seed=1), numbers((n,), seed=2)
+    out = np.full((m, n), 99, np.float32)
+    k = Operands()
+    value = add(product(k, a, b), expand(reshape(k.read(bias), (1, n)), (m, n)))
+    value = exp(mul(value, const(dtypes.float32, 1 / 64)))
+    run(k, k.write(out, add(value, expand(reshape(k.read(bias), (1, n)), (m, n)))), threads=threads)
+    np.testing.assert_allclose(out, np.exp((a @ b + bias) / np.float32(64)) + bias, rtol=1e-6, atol=1e-6)
+
+
+def test_products_are_shared_by_columns_rows_or_batches() -> None:
+    for shape in ((20, 520, 500), (600, 100, 100)):
+        m, n, depth = shape
+        a, b, out = numbers((m, depth)), numbers((depth, n)), np.zeros((m, n), np.float32)
+        k = Operands()
+        assert run(k, k.write(out, product(k, a, b)), threads=4).chunks > 1
+    a, b, out = numbers((32, 40, 64)), numbers((32, 64, 80)), np.zeros((32, 40, 80), np.float32)
+    k = Operands()
+    assert run(k, k.write(out, product(k, a, b)), threads=4).chunks > 1
+
+
+@pytest.mark.parametrize("shape", [(3_000_001,), (1500, 2000), (30, 1000, 100)])
+@pytest.mark.parametrize("step", [1, 2])
+def test_long_sums_stay_as_exact_as_numpy(shape: tuple[int, ...], step: int) -> None:
+    x = np.full(shape, 0.1, np.float32)[..., ::step]
+    out = np.zeros((), np.float32)
+    k = Operands()
+    run(k, k.write(out, reduce("sum", k.read(x), tuple(range(x.ndim)))))
+    exact = float(np.float32(0.1)) * x.size
+    assert abs(float(out) - exact) <= 1e-6 * exact
+
+
+def test_adjacent_axes_that_are_reduced_are_one_loop() -> None:
+    x, out = numbers((8, 30, 50)), np.zeros(8, np.float32)
+    k = Operands()
+    lowered = run(k, k.write(out, reduce("sum", k.read(x), (1, 2))))
+    np.testing.assert_array_equal(out, x.sum((1, 2)))
+    assert lowered.name == "r_8_1500"

@@ -6,6 +6,8 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.errors import IndexRangeError
+
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
 
@@ -19,6 +21,11 @@ class Check:
     extent: int
     axis: int
     site: tuple[str, int] | None
+
+    def error(self, found: int) -> IndexRangeError:
+        """The error for a position out of range."""
+        where = f"; indexed at {self.site[0]}:{self.site[1]}" if self.site is not None else ""
+        return IndexRangeError(f"index: {found} is out of range for axis {self.axis} of size {self.extent}{where}.")
 
 
 pending: Final[weakref.WeakKeyDictionary[Node, Check]] = weakref.WeakKeyDictionary()

@@ -1,0 +1,66 @@
+"""The journal in words: what is pending, the loops that it will become, and why some writes were not rolled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from intaglio.storage import reroll
+from intaglio.storage.flush import Flush, Slice
+from intaglio.storage.journal import Segment
+
+if TYPE_CHECKING:
+    from intaglio.storage.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Lines of text, one for each group of pending writes."""
+
+    entries: int
+    lines: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join((f"{self.entries} pending entries", *(f"  {line}" for line in self.lines)))
+
+
+def report(storage: Storage) -> Report:
+    """What is pending on a storage (and on those that it reads)."""
+    part = Slice([storage], ())
+    entries = part.entries()
+    flush = Flush([storage], [], part)
+    lines: list[str] = []
+    items: list[reroll.Item] = []
+    prior: dict[Storage, int] = {}
+
+    def emit() -> None:
+        lines.extend(_line(group) for group in reroll.roll(items, prior))
+        prior.update({item.storage: item.sequence for item in items})
+        items.clear()
+
+    for owner, entry in entries:
+        item = flush.item(owner, entry)
+        if item is not None:
+            items.append(item)
+            continue
+        emit()
+        if isinstance(entry, Segment):
+            lines.append(f"{len(entry.numbers)} numbers into {entry.view.dtype.name}{list(entry.view.shape)}: one whole-array write")
+        else:
+            lines.append("one write that is not rolled: a scatter, or too large to be the body of a loop")
+        prior[owner] = entry.sequence
+    emit()
+    return Report(len(entries), tuple(lines))
+
+
+def _line(group: reroll.Group) -> str:
+    """One group in words."""
+    match group:
+        case reroll.Single(item=item, reason=reason):
+            return f"one write of {item.kind.dtype.name}{list(item.kind.shape)}: {reason}"
+        case reroll.Parallel(runs=runs):
+            counts = ", ".join(f"{len(run.numbers)} of {run.kind.dtype.name}{list(run.kind.shape)}" for run in runs)
+            return f"writes that depend on nothing in between ({counts}): {len(runs)} whole-array write(s)"
+        case reroll.Sequential(count=count, runs=runs, selector=selector):
+            how = "a body of" if selector is None else "a switch over"
+            return f"writes that depend on those before: one loop of {count} turns with {how} {len(runs)} write(s)"

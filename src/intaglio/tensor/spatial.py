@@ -1,0 +1,205 @@
+"""Convolutions and pooling: products and reductions over sliding windows, in any number of dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from intaglio.core.errors import ShapeError, ValueRangeError
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+Extents = int | Sequence[int]
+OUTER: Final = "uvwxyz"  # the letters of output positions
+INNER: Final = "klmnpq"  # and of places within a window
+
+
+def _each(name: str, value: Extents, rank: int, *, least: int = 1) -> tuple[int, ...]:
+    """A number for each spatial axis.
+
+    Raises: ShapeError unless there are as many; ValueRangeError if one is too small.
+    """
+    found = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(found) != rank:
+        raise ShapeError(f"{name}: one number for each of {rank} spatial axes; got {found}.")
+    if any(n < least for n in found):
+        raise ValueRangeError(f"{name}: numbers must be at least {least}; got {found}.")
+    return found
+
+
+def windows(x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> Tensor:
+    """A view of the windows of the last axes: shape (..., positions..., places in the window...)."""
+    rank = len(kernel)
+    first = x.ndim - rank
+    for axis, (k, s, d) in enumerate(zip(kernel, stride, dilation, strict=True)):
+        x = x.unfold(first + axis, d * (k - 1) + 1, s)
+        x = x[(..., slice(None, None, d))]
+    return x
+
+
+def _check_channels(name: str, self: Tensor, weight: Tensor, groups: int, channels: int) -> None:
+    """Raise where input, weight and groups do not fit."""
+    if weight.ndim < 3 or self.ndim != weight.ndim:
+        raise ShapeError(
+            f"{name}: input and weight must have two axes and the spatial ones; got {self.shape} and {weight.shape}."
+        )
+    if groups < 1 or self.shape[1] != channels or weight.shape[0] % groups:
+        raise ShapeError(
+            f"{name}: channels must agree; input {self.shape} has {self.shape[1]}, weight {weight.shape} in {groups} "
+            f"groups takes {channels}."
+        )
+
+
+def conv2d(
+    self: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    groups: int = 1,
+    stride: Extents = 1,
+    dilation: Extents = 1,
+    padding: Extents = 0,
+) -> Tensor:
+    """The convolution (correlation) with a weight of shape (out, in / groups, ...), in as many dimensions as it has.
+
+    Args:
+        padding: Zeros on both sides of each spatial axis, or one number for all.
+    Shape: (n, in, ...) and (out, in / groups, ...) -> (n, out, ...).
+    Raises: ShapeError where channels or sizes do not fit.
+    Examples:
+        >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+        [[[[4.0, 4.0], [4.0, 4.0]]]]
+    """
+    rank = weight.ndim - 2
+    _check_channels("conv2d", self, weight, groups, weight.shape[1] * groups)
+    strides, dilations = _each("conv2d", stride, rank), _each("conv2d", dilation, rank)
+    pads = _each("conv2d", padding, rank, least=0)
+    kernel = weight.shape[2:]
+    x = self.pad([(0, 0), (0, 0), *((p, p) for p in pads)]) if any(pads) else self
+    for n, k, d in zip(x.shape[2:], kernel, dilations, strict=True):
+        if n < d * (k - 1) + 1:
+            raise ShapeError(f"conv2d: the window must fit the padded input; {d * (k - 1) + 1} on {n}.")
+    batch, channels = self.shape[0], weight.shape[1]
+    seen = windows(x.reshape(batch, groups, channels, *x.shape[2:]), kernel, strides, dilations)
+    outer, inner = OUTER[:rank], INNER[:rank]
+    shaped = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
+    out = weight.einsum(f"bgi{outer}{inner},goi{inner}->bgo{outer}", seen, shaped)
+    out = out.reshape(batch, weight.shape[0], *out.shape[3:])
+    return out if bias is None else out + bias.reshape(-1, *(1,) * rank)
+
+
+def conv_transpose2d(
+    self: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    groups: int = 1,
+    stride: Extents = 1,
+    dilation: Extents = 1,
+    padding: Extents = 0,
+    output_padding: Extents = 0,
+) -> Tensor:
+    """The transpose of a convolution: each input element spreads a weight of shape (in, out / groups, ...).
+
+    Raises: ShapeError where channels or sizes do not fit.
+    """
+    rank = weight.ndim - 2
+    _check_channels("conv_transpose2d", self, weight, groups, weight.shape[0])
+    strides, dilations = _each("conv_transpose2d", stride, rank), _each("conv_transpose2d", dilation, rank)
+    pads = _each("conv_transpose2d", padding, rank, least=0)
+    more = _each("conv_transpose2d", output_padding, rank, least=0)
+    x = self
+    if any(s > 1 for s in strides) and self.numel():
+        spread = tuple((n - 1) * s + 1 for n, s in zip(self.shape[2:], strides, strict=True))
+        x = self.__class__.zeros(*self.shape[:2], *spread, dtype=self.dtype, device=self.device)
+        x[(..., *(slice(None, None, s) for s in strides))] = self
+    reach = [d * (k - 1) for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    x = x.pad([(0, 0), (0, 0), *((r - p, r - p + m) for r, p, m in zip(reach, pads, more, strict=True))])
+    turned = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]).transpose(1, 2)
+    turned = turned.flip(*range(3, 3 + rank)).reshape(-1, weight.shape[0] // groups, *weight.shape[2:])
+    return conv2d(x, turned, bias, groups, 1, dilation, 0)
+
+
+def _pool_pads(
+    name: str,
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    padding: tuple[int, ...],
+    *,
+    ceil_mode: bool,
+) -> list[tuple[int, int]]:
+    """(before, after) for each spatial axis, so that every window is whole."""
+    found: list[tuple[int, int]] = []
+    for n, k, s, d, p in zip(shape, kernel, stride, dilation, padding, strict=True):
+        reach = d * (k - 1) + 1
+        if n + 2 * p < reach or 2 * p > reach:
+            raise ShapeError(
+                f"{name}: the window must fit the padded input, with padding of at most half of it; "
+                f"window {reach}, input {n}, padding {p}."
+            )
+        count = (n + 2 * p - reach) // s + 1
+        if ceil_mode:
+            count = math.ceil((n + 2 * p - reach) / s) + 1
+            if (count - 1) * s >= n + p:
+                count -= 1  # a window that starts in the padding on the far side is left out
+        found.append((p, max(p, (count - 1) * s + reach - n - p)))
+    return found
+
+
+def max_pool2d(
+    self: Tensor,
+    kernel_size: Extents = 2,
+    stride: Extents | None = None,
+    dilation: Extents = 1,
+    padding: Extents = 0,
+    *,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window of the spatial axes, those after the first two.
+
+    Examples:
+        >>> Tensor.arange(16).reshape(1, 1, 4, 4).max_pool2d().tolist()
+        [[[[5, 7], [13, 15]]]]
+    """
+    rank = self.ndim - 2
+    kernel, dilations = _each("max_pool2d", kernel_size, rank), _each("max_pool2d", dilation, rank)
+    strides = kernel if stride is None else _each("max_pool2d", stride, rank)
+    pads = _each("max_pool2d", padding, rank, least=0)
+    around = _pool_pads("max_pool2d", self.shape[2:], kernel, strides, dilations, pads, ceil_mode=ceil_mode)
+    x = self.pad([(0, 0), (0, 0), *around], value=self.dtype.min) if any(a or b for a, b in around) else self
+    return windows(x, kernel, strides, dilations).max(tuple(range(-rank, 0)))
+
+
+def avg_pool2d(
+    self: Tensor,
+    kernel_size: Extents = 2,
+    stride: Extents | None = None,
+    dilation: Extents = 1,
+    padding: Extents = 0,
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of the spatial axes, those after the first two.
+
+    Args:
+        count_include_pad: Whether the zeros of `padding` count (those that `ceil_mode` adds never do).
+    """
+    rank = self.ndim - 2
+    kernel, dilations = _each("avg_pool2d", kernel_size, rank), _each("avg_pool2d", dilation, rank)
+    strides = kernel if stride is None else _each("avg_pool2d", stride, rank)
+    pads = _each("avg_pool2d", padding, rank, least=0)
+    around = _pool_pads("avg_pool2d", self.shape[2:], kernel, strides, dilations, pads, ceil_mode=ceil_mode)
+    inside = tuple(range(-rank, 0))
+    if not any(a or b for a, b in around):
+        return windows(self, kernel, strides, dilations).mean(inside)
+    total = windows(self.pad([(0, 0), (0, 0), *around]), kernel, strides, dilations).sum(inside)
+    counted = [(p, p) if count_include_pad else (0, 0) for p in pads]
+    ones = self.__class__.ones(
+        *(n + a + b for n, (a, b) in zip(self.shape[2:], counted, strict=True)), device=self.device
+    )
+    rest = [(a - c, b - e) for (a, b), (c, e) in zip(around, counted, strict=True)]
+    counts = windows(ones.pad(rest), kernel, strides, dilations).sum(inside)
+    return total / counts.cast(total.dtype)

@@ -1,0 +1,375 @@
+"""The exact texts of errors that tensors raise, at the call that was wrong, with the tensor unharmed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from intaglio import Tensor, dtypes
+from intaglio.core import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def table() -> Tensor:
+    """Two rows of three."""
+    return Tensor([[1, 2, 3], [4, 5, 6]])
+
+
+def row() -> Tensor:
+    """Two floats."""
+    return Tensor([1.0, 2.0])
+
+
+def put(target: Tensor, index: object, value: object) -> None:
+    """target[index] = value."""
+    target[index] = value
+
+
+def small(*values: int) -> Tensor:
+    """Numbers as int8."""
+    return Tensor(list(values), dtype=dtypes.int8)
+
+
+Case = tuple["Callable[[], object]", str, str]
+INDEXING: list[Case] = [
+    (lambda: table()[5], "IndexRangeError", "index: 5 is out of range for axis 0 of size 2."),
+    (lambda: table()[0, -4], "IndexRangeError", "index: -4 is out of range for axis 1 of size 3."),
+    (lambda: row()[2], "IndexRangeError", "index: 2 is out of range for axis 0 of size 2."),
+    (lambda: table()[0, 0, 0], "IndexRangeError", "index: there are 3 indices for 2 axes; shape (2, 3)."),
+    (lambda: table()[..., ...], "IndexRangeError", "index: '...' may appear once."),
+    (
+        lambda: table()[1.5],
+        "DTypeError",
+        "index: parts must be integers, slices, None, '...', or arrays; got float.",
+    ),
+    (lambda: table()[[0, 7]], "IndexRangeError", "index: 7 is out of range for axis 0 of size 2."),
+    (lambda: table()[np.array([[0, -3]])], "IndexRangeError", "index: -3 is out of range for axis 0 of size 2."),
+    (lambda: table()[Tensor([0, 5])], "IndexRangeError", "index: 5 is out of range for axis 0 of size 2."),
+    (
+        lambda: table()[[0, 1], [0, 1, 2]],
+        "IndexRangeError",
+        "index: the shapes of index arrays must broadcast; got (2,) and (3,).",
+    ),
+    (
+        lambda: table()[row()],
+        "DTypeError",
+        "index: positions must be integers or bool; the tensor is float32. Cast it first?",
+    ),
+    (
+        lambda: table()[[True, False, True]],
+        "IndexRangeError",
+        "index: a mask must have the shape of the axes that it stands for; mask (3,), axes (2,).",
+    ),
+    (lambda: table()[::0], "IndexRangeError", "index: a slice's step must not be 0."),
+    (
+        lambda: put(table(), 0, Tensor([1, 2])),
+        "ShapeError",
+        "setitem: the value must broadcast to the target; value (2,), target (3,).",
+    ),
+    (
+        lambda: put(small(1), 0, 300),
+        "ValueRangeError",
+        "setitem: the number must fit the dtype; 300 does not fit int8. Cast the tensor first?",
+    ),
+    (
+        lambda: put(small(1), slice(None), float("nan")),
+        "ValueRangeError",
+        "setitem: the number must fit the dtype; nan does not fit int8. Cast the tensor first?",
+    ),
+    (
+        lambda: put(small(1, 2), small(1, 2) > 1, -129),
+        "ValueRangeError",
+        "setitem: the number must fit the dtype; -129 does not fit int8. Cast the tensor first?",
+    ),
+    (
+        lambda: put(small(1, 2), slice(None), [300, 1]),
+        "ValueRangeError",
+        "Tensor: the numbers must fit the dtype; 300 does not fit int8.",
+    ),
+    (
+        lambda: put(Tensor([1]).expand(3), 0, 1),
+        "OverlapError",
+        "write: each position of the target must have bytes of its own; the view of shape (3,) with strides (0,) "
+        "(bytes) repeats some. Write to a .clone()?",
+    ),
+]
+MAKING: list[Case] = [
+    (lambda: small(300), "ValueRangeError", "Tensor: the numbers must fit the dtype; 300 does not fit int8."),
+    (
+        lambda: Tensor([[1], [2, 3]]),
+        "ShapeError",
+        "Tensor: nested lists must have equal lengths; found items of shapes [(1,), (2,)].",
+    ),
+    (
+        lambda: Tensor("abc"),
+        "DTypeError",
+        "Tensor: data must be numbers; got str. Convert it to a list or array of numbers?",
+    ),
+    (
+        lambda: Tensor(None),
+        "DTypeError",
+        "Tensor: data must be numbers; got NoneType. Convert it to a list or array of numbers?",
+    ),
+    (lambda: Tensor.zeros(2, -1), "ShapeError", "full: extents must not be negative; got (2, -1)."),
+    (lambda: Tensor.empty(-1), "ShapeError", "empty: extents must not be negative; got (-1,)."),
+    (lambda: Tensor.zeros("a"), "DTypeError", "shape: extents and axes must be integers; got 'a'."),
+    (
+        lambda: Tensor.full((2,), 300, dtype=dtypes.int8),
+        "ValueRangeError",
+        "full: the number must fit the dtype; 300 does not fit int8.",
+    ),
+    (lambda: Tensor.arange(0, 5, 0), "ValueRangeError", "arange: step must not be 0."),
+    (lambda: Tensor.linspace(0, 1, -1), "ShapeError", "linspace: the number of steps must not be negative; got -1."),
+    (lambda: Tensor.eye(-1), "ShapeError", "eye: extents must not be negative; got (-1, -1)."),
+    (
+        lambda: Tensor.rand(2, dtype=dtypes.int32),
+        "DTypeError",
+        "rand: the dtype must be a float that can be computed with; got int32. Use randint, or cast?",
+    ),
+    (lambda: Tensor.randint(2, low=3, high=3), "ValueRangeError", "randint: high must be above low; got [3, 3)."),
+    (
+        lambda: Tensor([1], device="nope"),
+        "DeviceError",
+        'device: no backend "nope"; available here: cpu, disk, npy, null, python.',
+    ),
+    (
+        lambda: row().to("nope"),
+        "DeviceError",
+        'device: no backend "nope"; available here: cpu, disk, npy, null, python.',
+    ),
+    (
+        lambda: Tensor.from_numpy(np.ones((2, 2)).T),
+        "ShapeError",
+        "from_numpy: the array must be contiguous. Copy it first?",
+    ),
+]
+ARITHMETIC: list[Case] = [
+    (
+        lambda: table() + Tensor([1, 2]),
+        "ShapeError",
+        "add: shapes must broadcast; (2, 3) and (2,) differ on axis -1. Reshape or unsqueeze one?",
+    ),
+    (
+        lambda: table() @ table(),
+        "ShapeError",
+        "matmul: inner sizes must be equal; lhs (2, 3) has 3, rhs (2, 3) has 2. Transpose one side?",
+    ),
+    (
+        lambda: Tensor.zeros(2, 2, 3) @ Tensor.zeros(3, 3, 4),
+        "ShapeError",
+        "matmul: leading axes must broadcast; lhs (2, 2, 3), rhs (3, 3, 4).",
+    ),
+    (
+        lambda: table() @ Tensor(1),
+        "ShapeError",
+        "matmul: operands must have at least one axis; multiply scalars with *.",
+    ),
+    (
+        lambda: table() + Tensor([[1]], device="PYTHON"),
+        "DeviceError",
+        "add: operands must be on one device; they are on CPU and PYTHON. Move one with .to()?",
+    ),
+    (
+        lambda: Tensor(np.array([1], np.uint8)) + 300,
+        "ValueRangeError",
+        "add: the number must fit the dtype; 300 does not fit uint8. Cast the tensor first?",
+    ),
+    (
+        lambda: row() & row(),
+        "DTypeError",
+        "bitwise_and: float32 operands have no bitwise_and. Cast or bitcast to an integer first?",
+    ),
+    (
+        lambda: Tensor([True]) - Tensor([True]),
+        "DTypeError",
+        "sub: bool operands have no sub. Use ^ or ~, or cast to an integer first?",
+    ),
+    (
+        lambda: row().cast(dtypes.float8_e4m3) * 2,
+        "DTypeError",
+        "mul: float8_e4m3 is for storage only. Cast to float32 first?",
+    ),
+    (
+        lambda: row().maximum("x"),
+        "DTypeError",
+        "maximum: the operand must be a tensor, array or number; got str.",
+    ),
+    (
+        lambda: table().__iadd__(1.5),
+        "DTypeError",
+        "iadd: the result is float32 and cannot go into int64. Cast the tensor first?",
+    ),
+    (
+        lambda: table().__iadd__(Tensor([[[1]]])),
+        "ShapeError",
+        "iadd: the result must have the target's shape; (1, 2, 3) into (2, 3).",
+    ),
+    (
+        lambda: Tensor.einsum("ij,jk->ik", table(), table()),
+        "ShapeError",
+        "einsum: a letter has one size; 'j' is 3 and 2.",
+    ),
+    (
+        lambda: Tensor.einsum("ij,jk", table()),
+        "ShapeError",
+        "einsum: one term for each operand; 'ij,jk' has 2 for 1 operands.",
+    ),
+    (
+        lambda: Tensor.einsum("ij->z", table()),
+        "ShapeError",
+        "einsum: each letter of the output must appear once there and in an input; 'ij->z'.",
+    ),
+]
+SHAPES: list[Case] = [
+    (
+        lambda: table().reshape(4, 2),
+        "ShapeError",
+        "reshape: sizes must agree; the tensor has 6 elements, (4, 2) has 8.",
+    ),
+    (lambda: table().reshape(-1, -1), "ShapeError", "reshape: at most one extent may be -1; got (-1, -1)."),
+    (
+        lambda: table().reshape(-1, 4),
+        "ShapeError",
+        "reshape: sizes must agree; 6 elements do not divide into (-1, 4).",
+    ),
+    (lambda: table().permute(0, 0), "ShapeError", "permute: each axis may be given once; got (0, 0)."),
+    (
+        lambda: table().permute(0),
+        "ShapeError",
+        "permute: every axis must be given once; got (0,) for shape (2, 3).",
+    ),
+    (lambda: table().flip(3), "ShapeError", "flip: the axis must be in [-2, 2); got 3 for 2 axes."),
+    (
+        lambda: table().expand(2, 4),
+        "ShapeError",
+        "expand: only axes of size 1 can be repeated; shape (2, 3) to (2, 4).",
+    ),
+    (
+        lambda: table().shrink(((0, 9), None)),
+        "ShapeError",
+        "shrink: bounds must lie within the shape; ((0, 9), (0, 3)) of (2, 3).",
+    ),
+    (
+        lambda: table().unfold(0, 5, 1),
+        "ShapeError",
+        "unfold: windows of 5 by steps of 1 do not fit an axis of 2.",
+    ),
+    (lambda: table().diagonal(0, 1, 1), "ShapeError", "diagonal: the axes must differ; got 1 and 1."),
+    (
+        lambda: small(1, 2, 3).bitcast(dtypes.int32),
+        "DTypeError",
+        "bitcast: the last axis must be contiguous and divide evenly; int8[3] to int32. Call .contiguous() first?",
+    ),
+    (
+        lambda: table().as_strided((9, 9), (1, 1)),
+        "ShapeError",
+        "as_strided: the view must lie within the storage; bytes 0 to 136 of 48.",
+    ),
+    (lambda: table().sum(2), "ShapeError", "sum: the axis must be in [-2, 2); got 2 for 2 axes."),
+    (lambda: table().sum((0, 0)), "ShapeError", "sum: each axis may be given once; got (0, 0)."),
+    (
+        lambda: Tensor.zeros(2, 0).max(1),
+        "ShapeError",
+        "max: there must be an element to choose; the axes (1,) of shape (2, 0) are empty.",
+    ),
+    (
+        lambda: Tensor([]).argmax(),
+        "ShapeError",
+        "argmax: there must be an element to choose; the tensor has shape (0,).",
+    ),
+    (lambda: Tensor.cat([]), "ShapeError", "cat: there must be at least one tensor."),
+    (
+        lambda: Tensor.cat([table(), Tensor([[1, 2]])]),
+        "ShapeError",
+        "cat: shapes must agree except on axis 0; operand 1 is (1, 2), operand 0 is (2, 3).",
+    ),
+    (
+        lambda: Tensor.stack([table(), row()]),
+        "ShapeError",
+        "stack: shapes must be equal; operand 1 is (2,), operand 0 is (2, 3).",
+    ),
+    (
+        lambda: table().split([1, 2]),
+        "ShapeError",
+        "split: sizes must sum to the axis; [1, 2] sum to 3, axis 0 has 2.",
+    ),
+    (lambda: table().chunk(0), "ShapeError", "chunk: there must be at least one chunk; got 0."),
+    (
+        lambda: table().pad((3, 3), mode="reflect"),
+        "ShapeError",
+        "pad: reflection must be shorter than the axis; got (3, 3) for 3.",
+    ),
+    (
+        lambda: table().gather(0, Tensor([0])),
+        "ShapeError",
+        "gather: the index must have 2 axes, none but 0 longer than the tensor's; index (1,), tensor (2, 3).",
+    ),
+    (lambda: table().topk(4), "IndexRangeError", "topk: k must not exceed the axis; 4 of 3."),
+]
+HOST: list[Case] = [
+    (
+        lambda: table().item(),
+        "ShapeError",
+        "item: there must be exactly one element; the tensor has shape (2, 3). Index it first?",
+    ),
+    (
+        lambda: bool(table()),
+        "ShapeError",
+        "bool: the truth of a tensor of 6 elements is ambiguous; the tensor has shape (2, 3). Use .any() or .all()?",
+    ),
+    (
+        lambda: [1, 2][row()[0]],
+        "DTypeError",
+        "index: only whole numbers can be an index; the tensor is float32.",
+    ),
+]
+ALL = [*INDEXING, *MAKING, *ARITHMETIC, *SHAPES, *HOST]
+
+
+@pytest.mark.parametrize("number", range(len(ALL)))
+def test_text(number: int) -> None:
+    call, kind, text = ALL[number]
+    with pytest.raises(getattr(errors, kind)) as raised:
+        call()
+    assert str(raised.value) == text
+
+
+def test_a_refused_write_changes_nothing() -> None:
+    t = Tensor([[1, 2, 3], [4, 5, 6]])
+    for index, value in ((5, 0), ([0, 9], 0), (0, [1, 2]), (slice(None), Tensor([1, 2])), (..., 2**70)):
+        with pytest.raises(errors.IntaglioError):
+            t[index] = value
+    with pytest.raises(errors.IntaglioError):
+        t += 0.5
+    assert t.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_a_computed_index_out_of_range_names_the_line_and_drops_that_write_alone() -> None:
+    t = Tensor([10, 20, 30])
+    index = Tensor([0, 1]) + 2
+    t[0] = 11
+    t[index] = 99
+    t[1] = 21
+    with pytest.raises(errors.IndexRangeError, match=r"^index: 3 is out .* of size 3; .*test_tensor_"):
+        t.tolist()
+    assert t.tolist() == [11, 21, 30]
+
+
+def test_reading_at_a_computed_index_out_of_range_names_the_line() -> None:
+    t = Tensor([10, 20, 30])
+    out = t[Tensor([0, -4]) + 0]
+    with pytest.raises(errors.IndexRangeError, match=r"^index: -4 is out .* of size 3; .*test_tensor_"):
+        out.tolist()
+    assert t.tolist() == [10, 20, 30]
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "nothing"
+    with pytest.raises(errors.FileFormatError) as raised:
+        Tensor(path)
+    assert str(raised.value) == f"file: {path} cannot be opened; No such file or directory."

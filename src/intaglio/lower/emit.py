@@ -86,6 +86,7 @@ class Emitter:
         self.bound: Final[dict[Node, Binding]] = {}
         self.bits: Final[dict[Node, int]] = {}
         self.masks: Final[dict[Node, int]] = {}
+        self.guard: int = 0  # the frame of the condition around: a load must not run where it does not hold
         self.pinned: int = 0  # ranges that a load of written memory depends on
         self.flops: int = 0
         self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, its range, scratch)
@@ -126,7 +127,11 @@ class Emitter:
         return masks[root]
 
     def level(self, mask: int) -> int:
-        """The innermost frame that a value with these ranges needs."""
+        """The frame for a value with these ranges: as far out as they allow, but under the condition around it."""
+        return max(self._outermost(mask), self.guard)
+
+    def _outermost(self, mask: int) -> int:
+        """The innermost frame whose range a value with these ranges needs."""
         found = 0
         for r, binding in self.bound.items():
             if self.bits[r] & mask and binding.frame > found:
@@ -194,7 +199,9 @@ class Emitter:
         """Instructions that run only where a scalar holds."""
         start = make(If(next(self._numbers)), condition)
         self.frames.append(Frame())
+        around, self.guard = self.guard, len(self.frames) - 1
         body()
+        self.guard = around
         frame = self.frames.pop()
         self.frames[-1].code += [start, *frame.code, make(END_IF, start)]
 
@@ -226,7 +233,9 @@ class Emitter:
         if isinstance(node.op, (Const, Arg, Param, Local)):
             return node
         mask = self.mask(node)
-        return self.frames[self.level(mask)].memo[node, self._key(mask, instance)]
+        key = (node, self._key(mask, instance))
+        found = self.frames[self._outermost(mask)].memo.get(key)
+        return self.frames[self.level(mask)].memo[key] if found is None else found
 
     def _one(self, node: Node, instance: Instance) -> Node:
         """Have one node computed, its inputs being known."""
@@ -237,7 +246,7 @@ class Emitter:
         level = self.level(mask)
         key = (node, self._key(mask, instance))
         frame = self.frames[level]
-        found = frame.memo.get(key)
+        found = self.frames[self._outermost(mask)].memo.get(key) or frame.memo.get(key)
         if found is not None:
             return found
         match op:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
-from intaglio.ir.node import Node, make, rebuild
+from intaglio.ir.node import Node, drain, make, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops import movement
 from intaglio.ops.elementwise import Cast, Detach
@@ -219,6 +220,10 @@ class Slice:
                     if source is not storage and self._taken.get(source):
                         self._need(storage, min(storage.sequence, self.stamps[source]))
 
+    def release(self) -> None:
+        """Let go of the nodes that were followed."""
+        self._seen = set()
+
     def entries(self) -> list[tuple[Storage, AnyEntry]]:
         """The entries of the slice, in program order."""
         found: list[tuple[Storage, AnyEntry]] = []
@@ -244,6 +249,7 @@ class Flush:
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
         self._kinds: Final[dict[tuple[object, ...], reroll.Kind]] = {}
+        self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
         self._items: Final[dict[int, tuple[Storage, AnyEntry]]] = {}
 
     def run(self) -> list[BufferRef]:
@@ -267,6 +273,7 @@ class Flush:
             if handle is not None and self.slice.stamps:
                 handle.to_node()
         scalars.clear()
+        self.own.update(_only_within(self.slice, self.nodes))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
             self.home(storage)
@@ -447,7 +454,7 @@ class Flush:
             stamps: set[int] = set()
             for reference in storage.live:
                 node = reference()
-                if node is not None:
+                if node is not None and node not in self.own:
                     match node.op:
                         case Read(stamp=seen) if storage.log[0].sequence <= seen < stamp:
                             stamps.add(seen)
@@ -550,7 +557,7 @@ class Flush:
             self._save_origin(storage, ref)
             for reference in storage.live:
                 node = reference()
-                if node is None or node in realized:
+                if node is None or node in realized or node in self.own:
                     continue
                 match node.op:
                     case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
@@ -597,6 +604,49 @@ class Flush:
             node = reference()
             if node is not None:
                 realized[node] = (renamed.get(ref, ref), view)
+
+
+def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
+    """The reads that only entries of a slice hold: nobody will ask for the values that they overwrite.
+
+    Decided by reference counts (CPython's): a node with more of them than the slice accounts for is held elsewhere, and
+    so is all that it reads. Any miscount upwards keeps a value that nobody needs, which is safe.
+    """
+    drain()
+    part.release()
+    roots: list[Node] = []
+    for _, entry in part.entries():
+        if isinstance(entry, Entry):
+            roots.append(entry.value)
+            roots.extend(entry.indices)
+    if not any(isinstance(node.op, Read) or node.src for node in roots):
+        return set()
+    order = toposort(roots)
+    expected: dict[Node, int] = dict.fromkeys(order, _OVERHEAD)
+    for node in order:
+        for source in node.src:
+            expected[source] += 1
+    for root in roots:
+        expected[root] += 2  # the entry's and that of `roots`
+    held: set[Node] = set()
+    goals = set(wanted)
+    for number in range(len(order) - 1, -1, -1):
+        if order[number] in goals:
+            continue
+        if order[number] in held or sys.getrefcount(order[number]) > expected[order[number]]:
+            held.add(order[number])
+            held.update(order[number].src)
+    return {node for node in order if isinstance(node.op, Read) and node not in held}
+
+
+def _overhead() -> int:
+    """The references that counting itself makes: of a list, a dictionary's key, and the call."""
+    order = [object()]
+    expected = dict.fromkeys(order, 0)
+    return sys.getrefcount(order[0]) + 0 * len(expected)
+
+
+_OVERHEAD: Final = _overhead()
 
 
 def element_node(entry: ElementEntry) -> Node:

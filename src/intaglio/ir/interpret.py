@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
+from intaglio.ir.node import toposort
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -32,6 +33,19 @@ class Memory:
 def run_linear(linear: Node, slots: Sequence[int], chunks: int) -> None:
     """Run a kernel on argument slots (addresses, or the bits of numbers)."""
     _Machine(slots, chunks).run(linear.src)
+
+
+def evaluate(root: Node, values: dict[Node, Number]) -> Number:
+    """The value of a scalar expression, given those of its variables."""
+    machine = _Machine((), 0)
+    machine.values.update(values)
+    for node in toposort((root,), enter=lambda n: n not in values):
+        if node not in machine.values:
+            machine.values[node] = machine.compute(node)
+    found = machine.values[root]
+    if isinstance(found, list):
+        raise InternalError("interpret: a vector where a number is needed")
+    return found
 
 
 class _Machine:

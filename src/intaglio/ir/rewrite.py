@@ -38,6 +38,7 @@ class _Run:
         self.by_op: Final = rules.by_op
         self.table: Final = table
         self.timed: Final = bool(config.track_match_stats)
+        self.counts: Final[dict[Rule, MatchStats]] = {}
         self.done: Final[dict[Node, Node]] = {}
         self.became: Final[dict[Node, Node]] = {}  # what a rule made of a node, while that is worked on
         self.chain: Final[dict[Node, int]] = {}  # how many rewrites led to a node
@@ -76,7 +77,7 @@ class _Run:
             self.done[node] = self.done[made] = made
             return
         length = self.chain.get(node, 0) + 1
-        if length > CHAIN or found in self.became:
+        if length > CHAIN or (found in self.became and found not in self.done):
             raise InternalError(f"rewrite: the rules undo each other at `{line(found)}`")
         self.chain[found] = max(length, self.chain.get(found, 0))
         self.became[node] = self.became[made] = found
@@ -100,11 +101,10 @@ class _Run:
 
     def stats(self, rule: Rule) -> MatchStats:
         """The counts of a rule."""
-        if self.table is not match_table:
-            return self.table.of(rule.ruleset, rule.name)
-        if rule.stats is None:
-            rule.stats = self.table.of(rule.ruleset, rule.name)
-        return rule.stats
+        found = self.counts.get(rule)
+        if found is None:
+            found = self.counts[rule] = self.table.of(rule.ruleset, rule.name)
+        return found
 
     def check(self, rule: Rule, before: Node, after: Node) -> None:
         """A rewrite keeps dtype and shape."""

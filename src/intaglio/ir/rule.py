@@ -5,14 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, Op, Result, make, rebuild, toposort
-
-if TYPE_CHECKING:
-    from intaglio.core.trace import MatchStats
 
 Number: TypeAlias = int | float | bool
 Body: TypeAlias = Callable[..., tuple[Node, ...]]
@@ -81,7 +78,6 @@ class Rule:
         self.name: Final = name
         self.doc: Final = doc
         self.place: Final = place
-        self.stats: MatchStats | None = None  # the process's counts, looked up once
 
     def __repr__(self) -> str:
         return f"{self.name} ({self.place})"

@@ -341,9 +341,14 @@ class Tensor(TensorBase):
     __xor__ = __rxor__ = elementwise.bitwise_xor
     __lshift__, __rshift__ = elementwise.lshift, elementwise.rshift
     __lt__, __le__, __gt__, __ge__ = elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge
-    __eq__, __ne__ = elementwise.eq, elementwise.ne  # pyright: ignore[reportAssignmentType]
     __neg__, __abs__, __invert__ = elementwise.neg, elementwise.abs_, elementwise.bitwise_not
     __matmul__, __rmatmul__ = matmul.matmul, matmul.rmatmul
+
+    def __eq__(self, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] -- by element
+        return elementwise.eq(self, other)
+
+    def __ne__(self, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] -- by element
+        return elementwise.ne(self, other)
 
     def __pos__(self) -> Tensor:
         return self

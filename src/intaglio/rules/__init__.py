@@ -1,0 +1,1 @@
+"""Rulesets, one topic a file."""

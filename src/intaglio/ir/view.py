@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from intaglio.ir.bounded import sum_hits
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
 
 Ints = tuple[int, ...]
-BUDGET: Final = 20_000  # steps of the exact overlap search, after which the answer is the safe one
 
 
 class View(NamedTuple):
@@ -242,15 +243,23 @@ class View(NamedTuple):
         if first < low or end > high:
             return False
         mine = self.canonical()
-        if mine.shape in ((), (mine.size,)) and mine.size * self.dtype.itemsize == high - low:
+        if mine._is_run:
             return True
-        theirs = other.canonical()
-        return (
-            mine.strides == theirs.strides
-            and mine.shape == theirs.shape
-            and mine.offset == theirs.offset
-            and (self.dtype.itemsize == other.dtype.itemsize)
-        )
+        return self.dtype.itemsize == other.dtype.itemsize and mine._holds(other.canonical())
+
+    def _holds(self, other: View) -> bool:
+        """Whether a canonical view has each axis of another at the same stride, and its positions in range."""
+        theirs = dict(zip(other.strides, other.shape, strict=True))
+        left = other.offset - self.offset
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            first, left = divmod(left, stride)
+            if first < 0 or first + theirs.pop(stride, 1) > extent:
+                return False
+        return left == 0 and not theirs
+
+    def same_region(self, other: View) -> bool:
+        """Whether both select the same bytes, where that is plain to see (False is the safe answer)."""
+        return self.covers(other) and other.covers(self)
 
     def covers_whole(self, nbytes: int) -> bool:
         """Whether it selects every byte of a storage of that size."""
@@ -277,10 +286,10 @@ class View(NamedTuple):
     def overlaps(self, other: View) -> bool:
         """Whether the two share a byte (exact, but for a safe True where the search would take too long)."""
         (low, high), (first, end) = self.byte_bounds(), other.byte_bounds()
-        if first >= high or low >= end:
+        if first >= high or low >= end or low == high or first == end:
             return False
         mine, theirs = self.canonical(), other.canonical()
-        if mine.is_solid and theirs.is_solid:
+        if mine._is_run and theirs._is_run:
             return True
         terms = [(s, n) for n, s in zip(mine.shape, mine.strides, strict=True)]
         terms += [(s, n) for n, s in zip(theirs.shape, theirs.strides, strict=True)]
@@ -288,48 +297,17 @@ class View(NamedTuple):
         shift = sum(s * (n - 1) for n, s in zip(theirs.shape, theirs.strides, strict=True))
         # sum of mine - sum of theirs, each term counted from its far end: all coefficients positive.
         start = base - shift
-        return _hits(terms, -start - self.dtype.itemsize + 1, -start + other.dtype.itemsize - 1)
+        return sum_hits(terms, -start - self.dtype.itemsize + 1, -start + other.dtype.itemsize - 1)
 
     @property
     def is_solid(self) -> bool:
         """Whether the bytes from its first to its last are all its own."""
-        low, high = self.byte_bounds()
-        mine = self.canonical()
-        return mine.size * self.dtype.itemsize == high - low and len(mine.shape) <= 1
+        return self.canonical()._is_run
 
-
-def _hits(terms: list[tuple[int, int]], low: int, high: int) -> bool:
-    """Whether a sum of x * step, 0 <= x < count for each term (steps positive), lies in [low, high]."""
-    terms = sorted(((s, n) for s, n in terms if n > 1), reverse=True)
-    reach = [0] * (len(terms) + 1)
-    divisor = [0] * (len(terms) + 1)
-    for k in range(len(terms) - 1, -1, -1):
-        step, count = terms[k]
-        reach[k] = reach[k + 1] + step * (count - 1)
-        divisor[k] = _gcd(divisor[k + 1], step)
-    stack = [(0, low, high)]
-    budget = BUDGET
-    while stack:
-        budget -= 1
-        if budget < 0:
-            return True
-        k, low, high = stack.pop()
-        if high < 0 or low > reach[k]:
-            continue
-        if low <= 0 <= high:
-            return True
-        if k == len(terms):
-            continue
-        g = divisor[k]
-        if (high // g) * g < low:
-            continue
-        step, count = terms[k]
-        least = max(0, -((reach[k + 1] - low) // step))
-        most = min(count - 1, high // step)
-        if step <= high - low + 1 and least <= most and reach[k + 1] == 0:
-            return True
-        stack.extend((k + 1, low - x * step, high - x * step) for x in range(least, min(most, least + BUDGET) + 1))
-    return False
+    @property
+    def _is_run(self) -> bool:
+        """Whether a canonical view is one unbroken run of bytes."""
+        return not self.shape or (len(self.shape) == 1 and self.strides[0] == self.dtype.itemsize)
 
 
 def _collides(axes: list[tuple[int, int, int]], itemsize: int) -> bool:
@@ -339,13 +317,6 @@ def _collides(axes: list[tuple[int, int, int]], itemsize: int) -> bool:
         rest = axes[k + 1 :]
         terms = [(stride, extent - 1)] + [(s, 2 * n - 1) for s, n, _ in rest]
         start = stride - sum(s * (n - 1) for s, n, _ in rest)
-        if _hits(terms, -start - itemsize + 1, -start + itemsize - 1):
+        if sum_hits(terms, -start - itemsize + 1, -start + itemsize - 1):
             return True
     return False
-
-
-def _gcd(a: int, b: int) -> int:
-    """The greatest common divisor."""
-    while b:
-        a, b = b, a % b
-    return a

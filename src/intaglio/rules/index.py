@@ -114,33 +114,46 @@ class Canonical:
         return total
 
     def _reunite(self, form: Affine) -> Affine:
-        """x // d * d + x % d -> x; x // d % e * d + x % d -> x % (d * e)."""
-        again = True
-        while again:
-            again = False
-            constant, terms = form
-            for term, c in terms.items():
-                if not isinstance(term.op, Mod):
-                    continue
-                x, d = term.src[0], self._divisor(term)
-                if d is None:
-                    continue
-                high = next((t for t in terms if terms[t] == c * d and self._is_quotient(t, x, d)), None)
-                if high is None:
-                    continue
-                left = {t: k for t, k in terms.items() if t is not term and t is not high}
-                outer = self._divisor(high) if isinstance(high.op, Mod) else None
-                whole = x if outer is None else self.mod(x, d * outer)
-                form = _join((constant, left), _scale(self.affine(whole), c), 1)
-                again = True
-                break
-        return form
+        """x // d * d + x % d -> x, wherever a sum holds such a pair."""
+        while True:
+            merged = self._merge(form)
+            if merged is None:
+                return form
+            form = merged
 
-    def _is_quotient(self, term: Node, x: Node, d: int) -> bool:
-        """Whether a term is x // d, or a remainder of it."""
-        if isinstance(term.op, Mod) and self._divisor(term) is not None:
-            term = term.src[0]
-        return term is self.div(x, d) or (isinstance(term.op, FloorDiv) and term.src[0] is x and self._divisor(term) == d)
+    def _merge(self, form: Affine) -> Affine | None:
+        """A sum with one remainder joined to what stands above it, or None."""
+        constant, terms = form
+        for low, c in terms.items():
+            d = self._divisor(low) if isinstance(low.op, Mod) else None
+            if d is None:
+                continue
+            for high, scale in terms.items():
+                joined = self._join_digits(high, low, d) if scale == c * d and high is not low else None
+                if joined is not None:
+                    left = {t: k for t, k in terms.items() if t is not low and t is not high}
+                    return _join((constant, left), _scale(joined, c), 1)
+        return None
+
+    def _join_digits(self, high: Node, low: Node, d: int) -> Affine | None:
+        """high * d + low without division, or with less, where low is a remainder by d; None where there is no such form.
+
+        x // d * d + x % d is x; and X % e * d + r is (X * d + r) % (d e) as 0 <= r < d, which helps if X * d + r is less.
+        """
+        x = low.src[0]
+        if isinstance(high.op, FloorDiv):
+            same = high is self.div(x, d) or (high.src[0] is x and self._divisor(high) == d)
+            return self.affine(x) if same else None
+        outer = self._divisor(high) if isinstance(high.op, Mod) else None
+        if outer is None:
+            return None
+        constant, terms = self.affine(high.src[0])
+        above = next((t for t, k in terms.items() if k == 1 and isinstance(t.op, FloorDiv)), None)
+        digits = self._join_digits(above, low, d) if above is not None else None
+        if above is None or digits is None:
+            return None
+        others = constant, {t: k for t, k in terms.items() if t is not above}
+        return self.affine(self.mod(self.build(_join(_scale(others, d), digits, 1)), d * outer))
 
     def _divisor(self, node: Node) -> int | None:
         """The constant that a quotient or remainder is by, if it is positive."""
@@ -228,14 +241,12 @@ class Canonical:
                 moduli.append(inner // d)  # y % (a d) // d = y // d % a
                 x = only.src[0]
             else:
-                result = self._remainders(self._quotient(rest, d), moduli)
+                g, reduced, _ = self._common(rest, d)
+                if g == 1:
+                    result = self._remainders(floor_div(rest, _number(d)) if d > 1 else rest, moduli)
+                else:  # (g y + r) // d = y // (d / g)
+                    x, d = reduced, d // g
         return self.build(_join(whole, self.affine(result), 1))
-
-    def _quotient(self, rest: Node, d: int) -> Node:
-        """rest // d, of which nothing is left to take out but a common factor."""
-        (constant, terms), g = self._common(rest, d)
-        reduced = self.build((constant // g, {t: c // g for t, c in terms.items()}))
-        return floor_div(reduced, _number(d // g)) if d > g else reduced
 
     def _remainders(self, x: Node, moduli: list[int]) -> Node:
         """x % m for each modulus, the last one first."""
@@ -243,24 +254,27 @@ class Canonical:
             x = self.mod(x, m)
         return x
 
-    def _common(self, rest: Node, d: int) -> tuple[Affine, int]:
-        """A sum and the greatest factor common to its coefficients and d."""
-        form = self.affine(rest)
-        return form, math.gcd(d, *form[1].values())
+    def _common(self, rest: Node, d: int) -> tuple[int, Node, Affine]:
+        """(g, y, r) with rest = g y + r, 0 <= r < g, and g the greatest such divisor of d that shows."""
+        constant, terms = self.affine(rest)
+        for g in sorted({math.gcd(d, c) for c in terms.values()}, reverse=True):
+            small = {t: c for t, c in terms.items() if c % g}
+            low, high = self._total(constant % g, small)
+            if low >= 0 and high < g:
+                large = {t: c // g for t, c in terms.items() if c % g == 0}
+                return g, self.build((constant // g, large)), (constant % g, small)
+        return 1, rest, (0, {})
 
     def _split(self, x: Node, d: int) -> tuple[Affine, Node]:
-        """(q, r) with x = q * d + r, r small where bounds show it."""
+        """(q, r) with x = q * d + r, 0 <= r < d where bounds show it."""
         constant, terms = self.affine(x)
         whole = {t: c // d for t, c in terms.items() if c % d == 0}
         left = {t: c for t, c in terms.items() if c % d}
         low, high = self._total(constant, left)
         if low // d == high // d:  # also where a coefficient is negative, as in a flipped axis
             return (low // d, whole), self.build((constant - low // d * d, left))
-        for t, c in left.items():
-            q = int(math.copysign(abs(c) // d, c))
-            if q:
-                whole[t] = q
-        return (constant // d, whole), self.build((constant % d, {t: c - whole.get(t, 0) * d for t, c in left.items()}))
+        # Larger coefficients than d stay whole, so that quotient and remainder of one sum are seen to belong together.
+        return (constant // d, whole), self.build((constant % d, left))
 
     def mod(self, x: Node, d: int) -> Node:
         """x % d for d > 0, of a canonical x."""
@@ -281,11 +295,12 @@ class Canonical:
         low, high = self.bounds(rest)
         if low // d == high // d:
             return self.build(_join(self.affine(rest), (-(low // d) * d, {}), 1))
-        (constant, terms), g = self._common(rest, d)
+        g, reduced, small = self._common(rest, d)
         if g == 1:
             return mod(rest, _number(d))
-        reduced = self.build((constant // g, {t: c // g for t, c in terms.items()}))
-        return self.build(_join((constant % g, {}), _scale(self.affine(mod(reduced, _number(d // g))), g), 1))
+        if g == d:
+            return self.build(small)
+        return self.build(_join(small, _scale(self.affine(self.mod(reduced, d // g)), g), 1))
 
     # -- whole expressions
 

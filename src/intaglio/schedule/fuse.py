@@ -251,7 +251,8 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             while isinstance(core.op, (Expand, Cast)) and core.src[0].shape:
                 core = core.src[0]
             alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, node.op.axes[0]))
-            large = alone and body.shape[kept[-2]] >= 4 * PACKED and core.size >= LARGE_FACTOR
+            panels = alone and body.shape[column] % PANEL == 0
+            large = panels and body.shape[kept[-2]] >= 4 * PACKED and core.size >= LARGE_FACTOR
             if isinstance(core.op, (Reshape, Permute, Window)) and (large or _far(core, column)):
                 found[core] = _Pack(node.op.axes[0], column)
     return found

@@ -91,7 +91,7 @@ class Whole:
         self.ref: Final = ref
         kind = run.kind
         self.n: Final = len(run.offsets)
-        self.offsets: Final = np.fromiter(run.offsets, np.int64, self.n)
+        self.offsets: Final[Integers] = np.asarray(run.offsets, np.int64)
         self.columns: Final[dict[int, list[Hole]]] = {}
         self.whole: Final[dict[int, Integers]] = {}
         hole = 0

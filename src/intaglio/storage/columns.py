@@ -54,7 +54,7 @@ class Affine:
 
 def integers(values: Sequence[Hole]) -> Integers | None:
     """The values as 64-bit integers, or None where one is no integer or does not fit."""
-    if not all(v.__class__ is int for v in values):
+    if set(map(type, values)) != {int}:
         return None
     try:
         return np.fromiter(values, np.int64, len(values))

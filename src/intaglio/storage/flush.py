@@ -8,6 +8,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
@@ -31,6 +33,7 @@ from intaglio.storage.storage import Storage, pending
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from intaglio.storage.columns import Integers
     from intaglio.storage.skeleton import Hole
 
 # Where the value of a node lies: an old version kept for its readers, or the result of a computed tensor.
@@ -542,7 +545,7 @@ class Flush:
         pattern = Pattern((Step("number", view.dtype),))
         run = reroll.Run(self._kind(storage, view.dtype, (), (), pattern))
         run.offsets = _offsets(view, numbers)
-        run.holes = [(number,) for number in numbers.values()]
+        run.values = list(numbers.values())
         return whole_write(run, _no_reads, ref)
 
     # -- old readers
@@ -679,19 +682,14 @@ def _no_reads(storage: Storage, view: View) -> Node:
     raise InternalError("journal: a segment of numbers has no reads")
 
 
-def _offsets(view: View, numbers: dict[int, int | float | bool]) -> list[int]:
+def _offsets(view: View, numbers: dict[int, int | float | bool]) -> list[int] | Integers:
     """The byte offsets of row-major positions of a view."""
-    if len(view.shape) == 1:
-        offset, stride = view.offset, view.strides[0]
-        return [offset + position * stride for position in numbers]
-    found: list[int] = []
-    for position in numbers:
-        offset, rest = view.offset, position
-        for extent, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
-            rest, digit = divmod(rest, extent)
-            offset += digit * stride
-        found.append(offset)
-    return found
+    positions = np.fromiter(numbers, np.int64, len(numbers))
+    total = np.full(len(numbers), view.offset, np.int64)
+    for extent, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
+        positions, digits = np.divmod(positions, extent)
+        total += digits * stride
+    return total + positions * (view.strides[0] if view.shape else 0)
 
 
 def _view_of(view: View, value: Node) -> Node:

@@ -58,11 +58,14 @@ class Run:
 
     kind: Kind
     numbers: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
+    offsets: list[int] | Integers = field(default_factory=list)
     holes: list[tuple[Hole, ...]] = field(default_factory=list)
+    values: list[Hole] | None = None  # the column of the only hole, where it is at hand
 
     def column(self, hole: int) -> list[Hole]:
         """The values of one hole, in order."""
+        if self.values is not None:
+            return self.values
         return [holes[hole] for holes in self.holes]
 
     def keep(self, places: Iterable[int]) -> Run:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="TensorBase")
 NUMBERS: Final = {int: Skeleton(dtypes.int64), float: Skeleton(dtypes.float32)}  # weak: cast at the op that takes them
+LONG: Final = 4096  # pending entries from which each write looks whether the bound is reached
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
 LARGEST_HOLES: Final = 64
 
@@ -44,19 +45,16 @@ class TensorBase(ScalarHandle):
     `_offset` (its view is made when somebody asks). A scalar expression: `_skeleton` and `_holes`.
     """
 
-    __slots__ = (
-        "__weakref__", "_device", "_element", "_grad_state", "_holes", "_node", "_offset", "_skeleton", "_storage", "_view",
-    )  # fmt: skip
-
-    _node: Node | None
-    _storage: Storage | None
-    _view: View | None
-    _skeleton: Skeleton | None
-    _holes: tuple[Hole, ...] | None
-    _offset: int
-    _element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]] | None
-    _device: str
-    _grad_state: object
+    # Class-level values stand for what a handle does not have: loops make many handles, and each assignment costs.
+    _node: Node | None = None
+    _storage: Storage | None = None
+    _view: View | None = None
+    _skeleton: Skeleton | None = None
+    _holes: tuple[Hole, ...] | None = None
+    _offset: int = 0
+    _element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]] | None = None
+    _device: str = "CPU"
+    _grad_state: object = None
 
     # -- making handles
 
@@ -65,8 +63,6 @@ class TensorBase(ScalarHandle):
         """A computed tensor."""
         made = cls.__new__(cls)
         made._node = node
-        made._storage = made._view = made._skeleton = made._holes = made._element = made._grad_state = None
-        made._offset = 0
         made._device = device
         return made
 
@@ -76,8 +72,6 @@ class TensorBase(ScalarHandle):
         made = cls.__new__(cls)
         made._storage = storage
         made._view = view
-        made._node = made._skeleton = made._holes = made._element = made._grad_state = None
-        made._offset = 0
         made._device = storage.device
         return made
 
@@ -184,8 +178,6 @@ class TensorBase(ScalarHandle):
         made._storage = skeleton.storage
         made._skeleton = skeleton
         made._offset = offset
-        made._node = made._view = made._holes = made._element = None
-        made._grad_state = None
         made._device = self._device
         return made
 
@@ -205,6 +197,19 @@ class TensorBase(ScalarHandle):
                 ):
                     segment.numbers[i] = value  # pyright: ignore[reportArgumentType]
                     return
+            element = self._element
+            if element is not None and kind is self.__class__ and storage.history is None and self._grad_state is None:
+                holes = value._holes  # pyright: ignore[reportAttributeAccessIssue] -- a tensor
+                own, offset, strides, shape = element
+                if holes is not None and len(shape) == 1 and not storage.read_only and strides[0]:
+                    i = index  # pyright: ignore[reportAssignmentType]
+                    if i < 0:
+                        i += shape[0]
+                    if 0 <= i < shape[0]:
+                        storage.write_element(own.dtype, offset + i * strides[0], value._skeleton, holes)  # pyright: ignore
+                        if len(storage.log) > LONG:
+                            relieve(storage)
+                        return
         self._write_slow(index, value)
 
     def _write_slow(self, index: object, value: object) -> None:
@@ -326,7 +331,7 @@ def _position(index: object, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _holes_of(tensor: TensorBase) -> tuple[Hole, ...]:
+def holes_of(tensor: TensorBase) -> tuple[Hole, ...]:
     """The holes of a scalar expression, or of an element as of now."""
     if tensor._holes is not None:
         return tensor._holes
@@ -361,7 +366,7 @@ def scalar_binary(op: Op, x: T, other: object, *, swapped: bool = False, floats:
             left.children[key] = found
         if not found.dtype.is_float and not found.dtype.fits(other):  # pyright: ignore[reportArgumentType]
             return None
-        own = _holes_of(x)
+        own = holes_of(x)
         holes: tuple[Hole, ...] = (other, *own) if swapped else (*own, other)  # pyright: ignore[reportAssignmentType]
     elif isinstance(other, TensorBase) and other._skeleton is not None and other._grad_state is None:
         right = other._skeleton
@@ -378,22 +383,19 @@ def scalar_binary(op: Op, x: T, other: object, *, swapped: bool = False, floats:
             source = _cast(left, dtype)
             found = source.extend(key, op, dtype, _cast(right, dtype), False)
             left.children[key] = found
-        holes = _holes_of(x) + _holes_of(other)
+        holes = holes_of(x) + holes_of(other)
         if len(holes) > LARGEST_HOLES:
             return None
     else:
         return None
-    return _scalar(x, found, holes)
+    return scalar(x, found, holes)
 
 
-def _scalar(like: T, skeleton: Skeleton, holes: tuple[Hole, ...]) -> T:
+def scalar(like: T, skeleton: Skeleton, holes: tuple[Hole, ...]) -> T:
     """The handle of a scalar expression, registered for flushes."""
     made = like.__class__.__new__(like.__class__)
     made._skeleton = skeleton
     made._holes = holes
-    made._node = made._storage = made._view = made._element = None
-    made._grad_state = None
-    made._offset = 0
     made._device = like._device
     scalars.append(weakref.ref(made))
     if len(scalars) > SWEEP:

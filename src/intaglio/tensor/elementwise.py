@@ -13,7 +13,7 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.base import TensorBase, scalar_binary
+from intaglio.tensor.base import holes_of, scalar, scalar_binary, TensorBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,7 +163,18 @@ def _binary_method(
 ) -> Callable[[Tensor, Operand], Tensor]:
     """A method for a binary op. `named`: it is no operator, so that a strange operand is an error at once."""
 
+    keys = {int: (op, int, swapped), float: (op, float, swapped)}
+
     def method(self: Tensor, other: Operand) -> Tensor:
+        skeleton = self._skeleton
+        if skeleton is not None and self._grad_state is None:  # a scalar in a loop: no node is made
+            key = keys.get(other.__class__)
+            found = skeleton.children.get(key) if key is not None else None
+            if found is not None and found.dtype.is_float:
+                holes = self._holes
+                if holes is None:
+                    holes = holes_of(self)
+                return scalar(self, found, (other, *holes) if swapped else (*holes, other))
         if not _is_operand(other):
             if named:
                 raise DTypeError(f"{name}: the operand must be a tensor, array or number; got {type(other).__name__}.")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.storage.flush import Pending
-from intaglio.storage.storage import Storage
+    from intaglio.storage.storage import Storage
 
 
 class Tensor(TensorBase):
@@ -54,7 +54,6 @@ class Tensor(TensorBase):
         [1.0, 12.0, 13.0]
     """
 
-    __slots__ = ("_grad",)
     __array_priority__ = 1000
     __hash__ = object.__hash__
     training: ClassVar[bool] = False

@@ -109,7 +109,9 @@ class _Machine:
     def value(self, node: Node) -> Value:
         """The value of a leaf, or of what has run."""
         match node.op.name:
-            case "const" | "arg" | "chunk" | "iota" | "carried" | "final":
+            case "carried" | "final":
+                return self.compute(node)
+            case "const" | "arg" | "chunk" | "iota" if node not in self.values:
                 return self.compute(node)
             case _:
                 return self.values[node]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
 
 Ints = tuple[int, ...]
+_made = tuple.__new__  # what View(...) calls, without its Python frame: `at` is on the path of every t[i]
 
 
 class View(NamedTuple):
@@ -60,7 +61,8 @@ class View(NamedTuple):
 
     def at(self, i: int) -> View:
         """The view of position i of the first axis (already in range)."""
-        return View(self.dtype, self.shape[1:], self.strides[1:], self.offset + i * self.strides[0])
+        dtype, shape, strides, offset = self
+        return _made(View, (dtype, shape[1:], strides[1:], offset + i * strides[0]))
 
     def select(self, axis: int, i: int) -> View:
         """The view without an axis, at position i of it."""

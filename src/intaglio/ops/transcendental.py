@@ -25,8 +25,11 @@ from intaglio.ops.elementwise import (
     fma,
     gt,
     lt,
+    maximum,
     mul,
     ne,
+    neg,
+    or_,
     round_,
     shl,
     shr,
@@ -150,14 +153,73 @@ def log(x: Node) -> Node:
     return _log_edges(x, fma(e, number(0.693147182), _log_near_one(m)))
 
 
+def _words_of_two_over_pi(count: int) -> tuple[int, ...]:
+    """The first 64-bit words of the binary fraction 2 / pi, by Machin's formula for pi in whole numbers."""
+    digits = 64 * count + 64
+
+    def arctangent_of_inverse(n: int) -> int:
+        term = (1 << digits) // n
+        total, k = term, 1
+        while term:
+            term //= -n * n
+            k += 2
+            total += term // k
+        return total
+
+    pi = 16 * arctangent_of_inverse(5) - 4 * arctangent_of_inverse(239)
+    fraction = (2 << (2 * digits)) // pi >> 64
+    return tuple((fraction >> (64 * (count - 1 - k))) & 0xFFFFFFFFFFFFFFFF for k in range(count))
+
+
+WORDS: Final = _words_of_two_over_pi(5)
+i64: Final = dtypes.int64
+LARGE: Final = 2.0**28  # from where two words of pi are too few
+
+
+def _quarters_of_large(x: Node) -> tuple[Node, Node]:
+    """(whole quarter turns modulo 4, the rest in radians) of a float32 of any size.
+
+    x = m * 2 ** e with whole m, so only the bits of 2 / pi from place e - 2 on matter: those before give whole turns.
+    Source: Payne & Hanek, Radian reduction for trigonometric functions, SIGNUM Newsletter 18(1), 1983.
+    """
+    bits = cast(bitcast(make(ABS, x), i32), i64)
+    field = shr(bits, const(i64, 23))
+    m = or_(and_(bits, const(i64, 0x7FFFFF)), const(i64, 0x800000))
+    start = maximum(sub(field, const(i64, 152)), const(i64, 0))  # e - 2: the first bit of 2 / pi that is kept
+    word, shift = shr(start, const(i64, 6)), and_(start, const(i64, 63))
+
+    def pick(after: int) -> Node:
+        chosen = const(i64, WORDS[2 + after])
+        for k in (1, 0):
+            chosen = where(eq(word, const(i64, k)), const(i64, WORDS[k + after]), chosen)
+        return chosen
+
+    def from_bit(high: Node, low: Node) -> Node:
+        back = sub(const(i64, 63), shift)
+        rest = and_(shr(shr(low, const(i64, 1)), back), sub(shl(const(i64, 1), shift), const(i64, 1)))
+        return or_(shl(high, shift), rest)
+
+    first = from_bit(pick(0), pick(1))
+    second = and_(shr(from_bit(pick(1), pick(2)), const(i64, 32)), const(i64, 0xFFFFFFFF))
+    product = add(mul(m, first), shr(mul(m, second), const(i64, 32)))  # weight 2 ** -62 a bit, modulo 4
+    half = const(i64, 1 << 61)
+    turns = shr(add(product, half), const(i64, 62))
+    rest = sub(product, shl(turns, const(i64, 62)))
+    radians = mul(cast(rest, f64), const(f64, math.pi / 2 * 2.0**-62))
+    negative = lt(x, number(0.0))
+    return where(negative, neg(turns), turns), where(negative, neg(radians), radians)
+
+
 def _sine(x: Node, quarter: int) -> Node:
-    """sin(x + quarter * pi / 2): reduced in float64, so that it holds for all |x| below 2 ** 31; beyond, by the library."""
+    """sin(x + quarter * pi / 2): reduced in float64, large angles by the bits of 2 / pi."""
     wide = cast(x, f64)
     j = round_(mul(wide, const(f64, 2 / math.pi)))
     t = fma(j, const(f64, -1.5707963267948966), wide)
     t = fma(j, const(f64, -6.123233995736766e-17), t)
-    r = cast(t, f32)
-    turns = cast(cast(j, dtypes.int64), i32)
+    large = lt(number(LARGE), make(ABS, x))
+    far_turns, far_rest = _quarters_of_large(x)
+    r = cast(where(large, far_rest, t), f32)
+    turns = cast(where(large, far_turns, cast(j, i64)), i32)
     if quarter:
         turns = add(turns, whole(quarter))
     q = mul(r, r)
@@ -169,8 +231,7 @@ def _sine(x: Node, quarter: int) -> Node:
     result = bitcast(xor(bitcast(picked, i32), sign), f32)
     if not quarter:
         result = where(eq(x, number(0.0)), x, result)
-    magnitude = make(ABS, x)
-    return where(lt(magnitude, number(math.inf)), result, number(math.nan))
+    return where(lt(make(ABS, x), number(math.inf)), result, number(math.nan))
 
 
 def sin(x: Node) -> Node:

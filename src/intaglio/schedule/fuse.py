@@ -177,8 +177,9 @@ class _Materialize:
         while isinstance(node.op, (Expand, Reshape, Permute, Cast)):  # a cast is as cheap in the product
             node = node.src[0]
         if isinstance(node.op, Window):
-            if not isinstance(node.src[0].op, Buffer):
-                chosen.add(node)
+            source = node.src[0]
+            if not isinstance(source.op, Buffer):  # of a sliding window, what it slides over
+                chosen.add(source if source.size < node.size and len(node.src) == 1 else node)
         elif node.src and node not in self.done:
             chosen.add(node)
 

@@ -54,6 +54,12 @@ def is_tracked(value: object) -> bool:
     return storage is not None and storage.history is not None
 
 
+def is_leaf(value: TensorBase) -> bool:
+    """Whether a tensor is (a view of) one that accumulates gradients."""
+    history = history_of(value._storage) if value._storage is not None else None
+    return history is not None and history.leaf
+
+
 DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
 
 

@@ -162,7 +162,8 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
         own, right = _diagonals(term, operand._value())
         dtype = promote(dtype, right.dtype)
         later = set("".join(terms[place + 1 :])) | set(output)
-        keep = "".join(c for c in dict.fromkeys(current + own) if c in later)
+        order = output if place == len(terms) - 1 else ""  # the last product is made in the order that is asked for
+        keep = "".join(c for c in dict.fromkeys(order + current + own) if c in later)
         node = _pair(current, ops.cast(node, dtype), own, ops.cast(right, dtype), keep, sizes)
         current = keep
     gone = tuple(a for a, c in enumerate(current) if c not in output)

@@ -236,7 +236,11 @@ class Tensor(TensorBase):
             >>> a.assign(Tensor([1, 2])).tolist()
             [1, 2]
         """
-        self._put(value)
+        if gradients.is_leaf(self) and not gradients.is_tracked(value):
+            with gradients.no_grad():  # a new value for a leaf, as an optimizer gives it
+                self._put(value)
+        else:
+            self._put(value)
         return self
 
     def copy_(self, value: Any) -> Self:

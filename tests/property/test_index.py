@@ -12,7 +12,24 @@ from intaglio.core.dtypes import dtypes
 from intaglio.ir.interpret import evaluate
 from intaglio.ir.node import Node, make, walk
 from intaglio.ops.elementwise import (
-    FloorDiv, Mod, add, and_, eq, floor_div, le, lt, maximum, minimum, mod, mul, ne, neg, not_, or_, sub, where,
+    FloorDiv,
+    Mod,
+    add,
+    and_,
+    eq,
+    floor_div,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mod,
+    mul,
+    ne,
+    neg,
+    not_,
+    or_,
+    sub,
+    where,
 )  # fmt: skip
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Arg, const
@@ -142,7 +159,7 @@ def test_the_remainder_of_a_flipped_axis_is_decided_by_its_bounds() -> None:
         (lambda x: mod(x, number(1)), lambda x: number(0)),
     ],
 )
-def test_known_forms_of_an_unbounded_index(make_it, want) -> None:  # noqa: ANN001
+def test_known_forms_of_an_unbounded_index(make_it, want) -> None:
     x = make(Arg(0, dtypes.int64))
     assert simplify_index(make_it(x)) is simplify_index(want(x))
     assert simplify_index(want(x)) is want(x)

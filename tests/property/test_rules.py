@@ -19,7 +19,18 @@ from intaglio.ir.rewrite import report, rewrite
 from intaglio.ir.rule import Folded, Form, PatternRule, Rule, Ruleset, constant, instantiate
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import (
-    add, and_, cast, eq, le, lt, maximum, mul, ne, neg, not_, sub, where,
+    add,
+    cast,
+    eq,
+    le,
+    lt,
+    maximum,
+    mul,
+    ne,
+    neg,
+    not_,
+    sub,
+    where,
 )  # fmt: skip
 from intaglio.ops.memory import Arg, Load, Param, const, load, window
 from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
@@ -46,11 +57,16 @@ def edges(dtype: DType) -> list[Any]:
     if dtype.is_int:
         found = [0, 1, 2, 3, 7, -1, -2, dtype.min, dtype.max, dtype.min + 1, dtype.max - 1, dtype.max // 3]
         return sorted({dtype.wrap(v) for v in found})
-    return [dtype.wrap(v) for v in (0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 3.0, 7e4, 1e-7, math.inf, -math.inf, math.nan, 4.0, -8.0)]
+    return [
+        dtype.wrap(v)
+        for v in (0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 3.0, 7e4, 1e-7, math.inf, -math.inf, math.nan, 4.0, -8.0)
+    ]
 
 
 def same(a: Any, b: Any) -> bool:
-    return (a != a and b != b) or (a == b and math.copysign(1, a) == math.copysign(1, b) if isinstance(a, float) else a == b)
+    return (a != a and b != b) or (
+        a == b and math.copysign(1, a) == math.copysign(1, b) if isinstance(a, float) else a == b
+    )
 
 
 def holds(form: Form, values: dict[Node, Any]) -> bool:
@@ -59,7 +75,9 @@ def holds(form: Form, values: dict[Node, Any]) -> bool:
 
 def filled(template: Node, values: dict[Node, Any], form: Form) -> Any:
     """One side of a rule, its literals put in."""
-    bound = {v: constant(v.dtype, values[v]) if v.op.literal else make(Arg(k, v.dtype)) for k, v in enumerate(form.variables)}
+    bound = {
+        v: constant(v.dtype, values[v]) if v.op.literal else make(Arg(k, v.dtype)) for k, v in enumerate(form.variables)
+    }
     arguments = {bound[v]: values[v] for v in form.variables if not v.op.literal}
     return evaluate(instantiate(template, bound), arguments)
 
@@ -94,10 +112,15 @@ TERMS: dict[str, Callable[..., Any]] = {
     "floor_div": lambda x, y: floor_division(x, y)[0], "mod": lambda x, y: floor_division(x, y)[1],
     "maximum": lambda x, y: z3.If(x > y, x, y), "minimum": lambda x, y: z3.If(x < y, x, y),
     "shl": lambda x, y: z3.If(z3.And(y >= 0, y < WIDTH), x << y, 0),
-    "shr": lambda x, y: z3.If(z3.And(y >= 0, y < WIDTH), x >> y, z3.If(x < 0, -1, 0)),
+    "shr": lambda x, y: z3.If(z3.And(y >= 0, y < WIDTH), x >> y, z3.If(x < 0, z3.BitVecVal(-1, WIDTH), z3.BitVecVal(0, WIDTH))),
     "eq": operator.eq, "ne": operator.ne, "where": z3.If,
 }  # fmt: skip
-BITS = {"and": (operator.and_, z3.And), "or": (operator.or_, z3.Or), "xor": (operator.xor, z3.Xor), "not": (operator.invert, z3.Not)}
+BITS = {
+    "and": (operator.and_, z3.And),
+    "or": (operator.or_, z3.Or),
+    "xor": (operator.xor, z3.Xor),
+    "not": (operator.invert, z3.Not),
+}
 
 
 def term(root: Node) -> Any:
@@ -158,7 +181,10 @@ def example(rule: Rule) -> Node:
     for value in (4.0, 3) if rule.domain[0].is_float else (3, 1):
         values = dict.fromkeys(literals, value)
         if holds(form, values):
-            bound = {v: constant(v.dtype, value) if v in values else make(Arg(k, v.dtype)) for k, v in enumerate(form.variables)}
+            bound = {
+                v: constant(v.dtype, value) if v in values else make(Arg(k, v.dtype))
+                for k, v in enumerate(form.variables)
+            }
             return instantiate(form.before, bound)
     raise AssertionError(f"{rule}: no example")
 
@@ -285,7 +311,12 @@ def test_random_integer_expressions_keep_their_value(trial: int, seed: int) -> N
 
 
 def test_adding_zero_to_a_float_is_kept() -> None:
-    for root in (add(F, const(dtypes.float32, 0.0)), sub(F, const(dtypes.float32, -0.0)), mul(F, const(dtypes.float32, 0.0)), sub(F, F)):
+    for root in (
+        add(F, const(dtypes.float32, 0.0)),
+        sub(F, const(dtypes.float32, -0.0)),
+        mul(F, const(dtypes.float32, 0.0)),
+        sub(F, F),
+    ):
         assert rewrite([root], floats, MatchTable()) == [root]
 
 

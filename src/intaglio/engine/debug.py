@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from intaglio.core.config import config
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
+from intaglio.engine.draw import draw
+from intaglio.ir.text import print_text
+from intaglio.runtime.compiler import assembly
 from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ def _say(text: str) -> None:
 def schedule(kernels: Sequence[PlannedKernel | Copy]) -> None:
     """The size of a schedule (1), its kernels (3)."""
     level = config.debug
+    if config.graph and kernels:
+        draw([kernel.ast for kernel in kernels if isinstance(kernel, PlannedKernel)], "schedule")
     if level < 1 or not kernels:
         return
     _say(f"schedule: {len(kernels)} kernels")
@@ -41,17 +46,34 @@ def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[i
     level = config.debug
     for kernel, _, _ in run:
         explain.note(kernel.ast)
-    if level < 2:
+    if level < 2 and not config.graphuops:
         device.run([(executable, slots) for _, executable, slots in run])
         return
     for number, (kernel, executable, slots) in enumerate(run, GlobalCounters.kernel_count - len(run) + 1):
-        if level >= 4:
-            _say(explain.c_source(kernel.ast))
+        first = executable not in device.ran
+        if first:
+            _show(kernel, executable, level)
         started = time.perf_counter()
         device.run([(executable, slots)])
         seconds = time.perf_counter() - started
+        device.ran.add(executable)
+        memory = GlobalCounters.mem_used / 1e9
         _say(
-            f"*** {device.name:<6} {number:4d} {executable.name:<24} arg {len(slots):2d} mem {GlobalCounters.mem_used / 1e9:5.2f} GB "
-            f"tm {seconds * 1e6:9.2f}us {executable.flops / seconds / 1e9:8.1f} GFLOPS {kernel.nbytes / seconds / 1e9:6.1f} GB/s "
-            f"{list(kernel.metadata)}"
+            f"*** {device.name:<6} {number:4d} {executable.name:<24} arg {len(slots):2d} mem {memory:5.2f} GB "
+            f"tm {seconds * 1e6:9.2f}us {executable.flops / seconds / 1e9:8.1f} GFLOPS "
+            f"{kernel.nbytes / seconds / 1e9:6.1f} GB/s {list(kernel.metadata)}{' first run' if first else ' replay'}"
         )
+
+
+def _show(kernel: PlannedKernel, executable: Executable, level: int) -> None:
+    """What a kernel is: C (4), its graph before and after lowering (5, 6), its machine code (7)."""
+    if level >= 4:
+        _say(explain.c_source(kernel.ast))
+    if level >= 5:
+        _say(print_text([kernel.ast]))
+    if level >= 6:
+        _say(print_text([executable.lowered.linear]))
+    if level >= 7 and executable.source:
+        _say(assembly(executable.source))
+    if config.graphuops:
+        draw([executable.lowered.linear], "kernel")

@@ -68,6 +68,7 @@ class Device:
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.allocator: Final = Allocator()
+        self.ran: Final[set[Executable]] = set()  # kernels that DEBUG has shown
         self._kernels: Final[OrderedDict[Node, Executable]] = OrderedDict()
         self._lock: Final = threading.RLock()
 

@@ -76,10 +76,7 @@ def _pair_hits(large: Term, small: Term, low: int, high: int) -> bool:
     width = high - low
     if width >= inner - 1:
         return True  # each x in range leaves an interval that holds a multiple of the inner step, and one in bounds
-    # The interval holds at most one multiple: past `many` for the x left out here, so those fail.
-    least = max(least, (high - inner * many) // step + 1)
-    if least > most:
-        return False
+    # Now a multiple of the inner step in the interval is the only one there, and within bounds by the choice of x.
     past = (high - least * step) % inner
     if past <= width:
         return True
@@ -88,7 +85,7 @@ def _pair_hits(large: Term, small: Term, low: int, high: int) -> bool:
 
 
 def _first_residue(factor: int, modulus: int, low: int, high: int) -> int | None:
-    """The least t >= 0 with low <= factor * t mod modulus <= high, where 0 < low <= high < modulus; None if there is none."""
+    """The least t >= 0 with low <= factor * t mod modulus <= high, or None; 0 < low <= high < modulus."""
     outer: list[tuple[int, int, int]] = []
     while True:
         if 2 * factor > modulus:

@@ -1,4 +1,7 @@
-"""The interpreter of linear code: Python numbers, one instruction at a time; the oracle of the other backends."""
+"""The interpreter of linear code: Python numbers, one instruction at a time; the oracle of the other backends.
+
+Python has one NaN: the payload of any other is not kept.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ class PatternRule(Rule):
 
     def __init__(self, ruleset: str, body: Body, domain: tuple[DType, ...], unproven: str) -> None:
         code = body.__code__
-        super().__init__(ruleset, body.__name__, inspect.getdoc(body) or "", f"{code.co_filename}:{code.co_firstlineno}")
+        super().__init__(
+            ruleset, body.__name__, inspect.getdoc(body) or "", f"{code.co_filename}:{code.co_firstlineno}"
+        )
         self.body: Final = body
         self.domain: Final = domain
         self.unproven: Final = unproven
@@ -135,7 +137,9 @@ class PythonRule(Rule):
 
     def __init__(self, ruleset: str, body: Python) -> None:
         code = body.__code__
-        super().__init__(ruleset, body.__name__, inspect.getdoc(body) or "", f"{code.co_filename}:{code.co_firstlineno}")
+        super().__init__(
+            ruleset, body.__name__, inspect.getdoc(body) or "", f"{code.co_filename}:{code.co_firstlineno}"
+        )
         self.body: Final = body
 
     def apply(self, node: Node) -> Node | None:

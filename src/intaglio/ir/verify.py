@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import IntaglioError, InternalError

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
 
 Ints = tuple[int, ...]
-_made = tuple.__new__  # what View(...) calls, without its Python frame: `at` is on the path of every t[i]
 
 
 class View(NamedTuple):
@@ -62,7 +61,8 @@ class View(NamedTuple):
     def at(self, i: int) -> View:
         """The view of position i of the first axis (already in range)."""
         dtype, shape, strides, offset = self
-        return _made(View, (dtype, shape[1:], strides[1:], offset + i * strides[0]))
+        # As View(...), without its Python frame: this is on the path of every t[i].
+        return tuple.__new__(View, (dtype, shape[1:], strides[1:], offset + i * strides[0]))  # pyright: ignore[reportUnknownMemberType] -- typeshed's tuple
 
     def select(self, axis: int, i: int) -> View:
         """The view without an axis, at position i of it."""
@@ -236,7 +236,7 @@ class View(NamedTuple):
         return View(self.dtype, tuple(e for _, e in merged), tuple(s for s, _ in merged), offset)
 
     def covers(self, other: View) -> bool:
-        """Whether every byte of `other` is one of this view's, where that is plain to see (False is the safe answer)."""
+        """Whether all bytes of `other` are this view's, where that is plain to see (False is the safe answer)."""
         if other.size == 0:
             return True
         if self.size == 0:

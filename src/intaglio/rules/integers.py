@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
+from intaglio.ir.node import Node, Op, make
 from intaglio.ir.rule import Lit, Ruleset, constant, fold
 from intaglio.ops.elementwise import (
     Add,
@@ -42,12 +43,9 @@ from intaglio.ops.elementwise import (
     sub,
     xor,
 )  # fmt: skip
-from intaglio.ir.node import Node, Op, make
 from intaglio.ops.memory import Const, const
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from intaglio.ir.rule import Number
 
 integers: Final = Ruleset("integers", dtypes.ints)

@@ -33,7 +33,7 @@ class _Host:
         self.features: Final[str] = llvm.get_host_cpu_features().flatten()
         triple = llvm.Target.from_default_triple()
         self.machine: Final[llvm.TargetMachine] = triple.create_target_machine(
-            cpu=self.cpu, features=self.features + ",-prefer-256-bit", opt=2, reloc="pic", codemodel="jitdefault"
+            cpu=self.cpu, features=self.features + ",-prefer-256-bit", opt=2, reloc="pic", codemodel="small"
         )
         jit_machine = triple.create_target_machine(cpu=self.cpu, features=self.features, opt=2)
         self.jit: Final = llvm.create_lljit_compiler(jit_machine)
@@ -89,7 +89,7 @@ def cache_key(source: str) -> str:
     host = _host()
     import llvmlite
 
-    text = f"{llvmlite.__version__}|{host.cpu}|{host.features}|{source}"
+    text = f"{llvmlite.__version__}|pic small|{host.cpu}|{host.features}|{source}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

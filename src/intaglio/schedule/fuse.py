@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, rebuild, toposort
 from intaglio.ir.view import View
@@ -13,6 +13,9 @@ from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, wi
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DEEPEST: Final = 160  # ops computed in one kernel before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
@@ -157,8 +160,9 @@ class _Materialize:
                         chosen.add(source)
                 case Reduce():
                     if is_product(node):
+                        column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
                         for factor in node.src[0].src:
-                            self._factor(factor, chosen)
+                            self._factor(factor, column, chosen)
                         must = must or _has_product_below(node, order, chosen, self.done)
                     must = must or node in self.shared or inner > DEEPEST
                 case Elementwise():
@@ -171,15 +175,18 @@ class _Materialize:
             depth[node] = 0 if must else inner
         return chosen
 
-    def _factor(self, factor: Node, chosen: set[Node]) -> None:
+    def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
+        if _core(factor) in self.packs:
+            return
         node = factor
         while isinstance(node.op, (Expand, Reshape, Permute, Cast)):  # a cast is as cheap in the product
             node = node.src[0]
         if isinstance(node.op, Window):
             source = node.src[0]
-            if not isinstance(source.op, Buffer):  # of a sliding window, what it slides over
-                chosen.add(source if source.size < node.size and len(node.src) == 1 else node)
+            if not isinstance(source.op, Buffer):  # of a window that slides by one element, what it slides over
+                slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
+                chosen.add(source if slides else node)
         elif node.src and node not in self.done:
             chosen.add(node)
 
@@ -228,9 +235,9 @@ def _has_product_below(node: Node, order: list[Node], chosen: set[Node], done: d
 
 @dataclass(frozen=True, slots=True)
 class _Pack:
-    """How a factor of a product is copied into order: which of its axes is summed, and which is the vector's."""
+    """How a factor of a product is copied into order: which of its axes are summed, and which is the vector's."""
 
-    summed: int
+    summed: tuple[int, ...]
     column: int
 
 
@@ -238,7 +245,7 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
     """Factors of products to be copied first, so that the columns of a tile are neighbours in memory."""
     found: dict[Node, _Pack] = {}
     for node in order:
-        if not is_product(node) or not isinstance(node.op, Reduce) or len(node.op.axes) != 1:
+        if not is_product(node) or not isinstance(node.op, Reduce):
             continue
         body = node.src[0]
         kept = [a for a in range(body.rank) if a not in node.op.axes]
@@ -248,56 +255,64 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
         for factor in body.src:
             if column in _repeated(factor):
                 continue
-            core = factor
-            while isinstance(core.op, (Expand, Cast)) and core.src[0].shape:
-                core = core.src[0]
-            alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, node.op.axes[0]))
-            panels = alone and body.shape[column] % PANEL == 0
+            core = _core(factor)
+            alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, *node.op.axes))
+            panels = alone and len(node.op.axes) == 1 and body.shape[column] % PANEL == 0
             large = panels and body.shape[kept[-2]] >= 4 * PACKED and core.size >= LARGE_FACTOR
             if isinstance(core.op, (Reshape, Permute, Window)) and (large or _far(core, column)):
-                found[core] = _Pack(node.op.axes[0], column)
+                found[core] = _Pack(node.op.axes, column)
     return found
 
 
 def _in_order(core: Node, pack: _Pack) -> tuple[Node, Callable[[Node], Node]]:
     """(a factor in panels of neighbouring columns, how its own form follows from those)."""
-    others = [a for a in range(core.rank) if a not in (pack.summed, pack.column)]
-    order = (*others, pack.column, pack.summed)
+    others = [a for a in range(core.rank) if a not in (*pack.summed, pack.column)]
+    order = (*others, *pack.summed, pack.column)
     moved = permute(core, order)
     back = tuple(order.index(a) for a in range(core.rank))
-    lead, columns, depth = moved.shape[:-2], moved.shape[-2], moved.shape[-1]
+    lead, depth, columns = moved.shape[: len(others)], moved.shape[-2], moved.shape[-1]
+    if columns % PANEL or len(pack.summed) > 1 or any(n != 1 for n in lead):
+        return moved, lambda x: permute(x, back)
     k = len(lead)
-    if columns % PANEL or any(n != 1 for n in lead):
-        turn = (*range(k), k + 1, k)
-        return permute(moved, turn), lambda x: permute(permute(x, turn), back)
-    turn = (*range(k), k, k + 2, k + 1)
-    panels = permute(reshape(moved, (*lead, columns // PANEL, PANEL, depth)), turn)
+    turn = (*range(k), k + 1, k, k + 2)
+    panels = permute(reshape(moved, (*lead, depth, columns // PANEL, PANEL)), turn)
     return panels, lambda x: permute(reshape(permute(x, turn), moved.shape), back)
 
 
+def _core(factor: Node) -> Node:
+    """What a factor of a product repeats."""
+    while isinstance(factor.op, (Expand, Cast)) and factor.src[0].shape:
+        factor = factor.src[0]
+    return factor
+
+
 def _far(core: Node, axis: int) -> bool:
-    """Whether neighbours along an axis of a moved buffer lie apart in memory."""
+    """Whether neighbours along an axis of a moved value lie apart in memory, now or once the value is computed."""
+    return abs(_stride(core, axis)) > 1
+
+
+def _stride(core: Node, axis: int) -> int:
+    """How many elements apart neighbours along an axis of a moved value are; 0 where none are, or it is not known."""
     node = core
     axis_now: int | None = axis if axis < core.rank else None
     while axis_now is not None:
         match node.op:
-            case Window(view=view) if isinstance(node.src[0].op, Buffer):
-                stride = view.strides[axis_now]
-                return view.shape[axis_now] > 1 and abs(stride) != view.dtype.itemsize and stride != 0
+            case Window(view=view):
+                return view.strides[axis_now] // view.dtype.itemsize if view.shape[axis_now] > 1 else 0
             case Permute(order=order):
                 axis_now = order[axis_now]
             case Reshape():
                 old = [a for a, n in enumerate(node.src[0].shape) if n != 1]
                 new = [a for a, n in enumerate(node.shape) if n != 1]
                 if [node.src[0].shape[a] for a in old] != [node.shape[a] for a in new] or axis_now not in new:
-                    return False
+                    return 0
                 axis_now = old[new.index(axis_now)]
             case Expand() | Cast():
                 pass
             case _:
-                return False
+                return math.prod(node.shape[axis_now + 1 :]) if node.src and node.shape[axis_now] > 1 else 0
         node = node.src[0]
-    return False
+    return 0
 
 
 Ways = dict[tuple[Axes, tuple[int, ...]], None]

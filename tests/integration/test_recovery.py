@@ -1,0 +1,53 @@
+"""A failure in the middle leaves every value as it was, and the retry is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intaglio import Tensor
+from intaglio.core.errors import DeviceError
+from intaglio.engine.devices import device_of
+
+
+def test_a_refused_allocation_loses_nothing() -> None:
+    t = Tensor(np.arange(1000, dtype=np.float32)).realize()
+    t += 1
+    other = t * 2
+    allocator = device_of("CPU").allocator
+    allocator.collect()
+    allocator.limit = allocator.used + 100
+    try:
+        with pytest.raises(DeviceError):
+            other.numpy()
+    finally:
+        allocator.limit = None
+    assert np.array_equal(t.numpy(), np.arange(1000) + 1)
+    assert np.array_equal(other.numpy(), (np.arange(1000) + 1) * 2)
+
+
+def test_a_failing_compiler_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = Tensor(np.arange(37, dtype=np.int32)).realize()
+    t *= 3
+    t[::5] += 11
+    with monkeypatch.context() as patch:
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr("intaglio.engine.realize._allocate", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            t.numpy()
+    expected = np.arange(37, dtype=np.int32) * 3
+    expected[::5] += 11
+    assert np.array_equal(t.numpy(), expected)
+
+
+def test_an_index_out_of_range_drops_that_write_alone() -> None:
+    t = Tensor([1, 2, 3, 4])
+    t[0] = 10
+    t[Tensor([2, 5]) + 0] = 7
+    t[1] = 20
+    with pytest.raises(IndexError, match=r"index: 5 is out of range for axis 0 of size 4; indexed at .*test_recovery"):
+        t.tolist()
+    assert t.tolist() == [10, 20, 3, 4]

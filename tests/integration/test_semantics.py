@@ -1,0 +1,170 @@
+"""What lazy systems get wrong, each with the value that NumPy gives."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from intaglio import GlobalCounters, Tensor, no_grad
+from intaglio.core.errors import GradError, OverlapError
+from intaglio.ir.node import living
+
+
+def test_sums_between_writes_see_their_own_moment() -> None:
+    t, array = Tensor.zeros(6), np.zeros(6)
+    sums, expected = [], []
+    for k in range(4):
+        t[k:] += k + 1
+        array[k:] += k + 1
+        sums.append(t.sum())
+        expected.append(array.sum())
+    assert [s.item() for s in reversed(sums)] == expected[::-1]
+
+
+def test_assignments_across_are_independent() -> None:
+    a, b = Tensor([1, 2]), Tensor([10, 20])
+    old = a * 2
+    a.assign(a + b)
+    b.assign(old)
+    assert a.tolist() == [11, 22]
+    assert b.tolist() == [2, 4]
+
+
+def test_a_view_taken_before_a_write_sees_it_and_a_sum_does_not() -> None:
+    t = Tensor([1, 2, 3])
+    view, total = t[1:], t.sum()
+    t[:] = 0
+    assert view.tolist() == [0, 0]
+    assert total.item() == 6
+
+
+def test_a_write_after_an_unrealized_use() -> None:
+    a = Tensor([1.0, 2.0])
+    b = a + 1
+    a[0] = 100
+    assert b.tolist() == [2.0, 3.0]
+
+
+def test_a_write_on_an_unrealized_base_with_a_view_alive() -> None:
+    base = Tensor([1.0, 2.0, 3.0]) * 2
+    view = base[1:]
+    base[2] = 9
+    assert view.tolist() == [4.0, 9.0]
+    assert base.tolist() == [2.0, 4.0, 9.0]
+
+
+def test_aliased_handles_share() -> None:
+    a = Tensor([1, 2, 3, 4])
+    b = a.reshape(2, 2)
+    c = a.detach()
+    b[1] = 0
+    assert c.tolist() == [1, 2, 0, 0]
+
+
+def test_rows_swapped_by_views_follow_eager_order() -> None:
+    a = Tensor([[1, 2], [3, 4]])
+    a[0], a[1] = a[1], a[0]
+    assert a.tolist() == [[3, 4], [3, 4]]
+
+
+def test_permuted_assignment_reads_back() -> None:
+    target, source = Tensor.empty(4, 4), Tensor.arange(16).reshape(4, 4).cast("float32")
+    result = target.permute(1, 0).assign(source)
+    assert result.tolist() == source.tolist()
+    assert target.tolist() == source.numpy().T.tolist()
+
+
+def test_a_write_through_an_expanded_view_is_refused() -> None:
+    with pytest.raises(OverlapError):
+        Tensor([1.0]).expand(3)[0] = 2.0
+
+
+def test_a_clone_of_an_empty_tensor_that_is_written_keeps_its_value() -> None:
+    t = Tensor.empty(4)
+    for i in range(4):
+        t[i] = i
+    copy = t.clone()
+    t[:] = 9
+    assert copy.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_forgotten_tensor_does_not_keep_its_journal() -> None:
+    gc.collect()
+    before = living()
+    t = Tensor.zeros(100).realize()
+    for i in range(1, 100):
+        t[i] = t[i - 1] + t[0] * 2
+    t[:] = t + t.sum()
+    del t
+    gc.collect()
+    assert living() <= before + 20
+
+
+def test_many_steps_that_nobody_reads_stay_flat() -> None:
+    p = Tensor.zeros(16).realize()
+    average = Tensor.zeros(1)
+    sizes = []
+    for k in range(6000):
+        p += 1
+        average = average * 0.9 + 0.1
+        if k % 2000 == 1999:
+            p.realize(average)
+            gc.collect()
+            sizes.append((living(), GlobalCounters.mem_used))
+    assert sizes[-1][0] <= sizes[-2][0] + 200
+    assert sizes[-1][1] <= sizes[-2][1] + 4096
+    assert p.tolist() == [6000.0] * 16
+
+
+def test_a_kv_cache_is_written_in_place() -> None:
+    rng = np.random.default_rng(0)
+    heads, width, length = 4, 16, 24
+    cache = Tensor.zeros(heads, length, width).realize()
+    mirror = np.zeros((heads, length, width), np.float32)
+    for position in range(length):
+        key = rng.standard_normal((heads, width)).astype(np.float32)
+        query = rng.standard_normal((heads, 1, width)).astype(np.float32)
+        cache[:, position] = Tensor(key)
+        mirror[:, position] = key
+        seen = cache[:, : position + 1]
+        got = ((Tensor(query) @ seen.transpose(-1, -2)).softmax(-1) @ seen).numpy()
+        scores = query @ mirror[:, : position + 1].transpose(0, 2, 1)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        assert np.allclose(got, weights @ mirror[:, : position + 1], atol=1e-5)
+
+
+def test_threads_on_two_devices_with_collection_forced() -> None:
+    failures: list[str] = []
+
+    def work(device: str) -> None:
+        for k in range(20):
+            t = Tensor(np.arange(50), device=device)
+            t[10:] += k
+            total = (t * 2).sum()
+            t[:5] = 0
+            gc.collect(0)
+            expected = np.arange(50)
+            expected[10:] += k
+            if total.item() != int((expected * 2).sum()):
+                failures.append(f"{device} {k}")
+
+    threads = [threading.Thread(target=work, args=(d,)) for d in ("CPU", "CPU:1", "CPU")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_leaf_cannot_be_written_while_gradients_are_tracked() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(GradError, match="inside no_grad"):
+        w[0] = 3.0
+    with no_grad():
+        w[0] = 3.0
+    assert w.tolist() == [3.0, 2.0]

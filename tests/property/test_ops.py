@@ -75,20 +75,48 @@ def by_zero(f: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 INTEGER: dict[str, Callable[..., Any]] = {
-    "neg": np.negative, "not": np.invert, "abs": np.abs, "add": np.add, "sub": np.subtract, "mul": np.multiply,
-    "floor_div": by_zero(np.floor_divide), "mod": by_zero(np.remainder), "maximum": np.maximum, "minimum": np.minimum,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    "shl": lambda x, y: shift(x, y, left=True), "shr": lambda x, y: shift(x, y, left=False),
-}  # fmt: skip
+    "neg": np.negative,
+    "not": np.invert,
+    "abs": np.abs,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floor_div": by_zero(np.floor_divide),
+    "mod": by_zero(np.remainder),
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": lambda x, y: shift(x, y, left=True),
+    "shr": lambda x, y: shift(x, y, left=False),
+}
 FLOAT: dict[str, Callable[..., Any]] = {
-    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint,
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floor_div": np.floor_divide,
-    "mod": np.remainder, "maximum": np.maximum, "minimum": np.minimum, "copysign": np.copysign,
-}  # fmt: skip
+    "neg": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "floor_div": np.floor_divide,
+    "mod": np.remainder,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "copysign": np.copysign,
+}
 BOOL: dict[str, Callable[..., Any]] = {
-    "not": np.logical_not, "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor,
-    "maximum": np.logical_or, "minimum": np.logical_and,
-}  # fmt: skip
+    "not": np.logical_not,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
+    "maximum": np.logical_or,
+    "minimum": np.logical_and,
+}
 COMPARE: dict[str, Callable[..., Any]] = {"lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal}
 NOT_HERE = {"cast", "bitcast", "where", "fma", "detach"}  # tested below, or nothing but their operand
 
@@ -215,6 +243,9 @@ def test_casts_follow_the_rules_for_every_pair(source: DType, interpret: bool) -
 )
 def test_bitcasts_keep_bits(source: DType, target: DType, interpret: bool) -> None:
     x = values(source)
-    seen = x.view(target.numpy)
-    kept = x[(x == x) & (seen == seen)] if interpret else x  # the interpreter's numbers have one NaN
+    with np.errstate(invalid="ignore"):
+        seen = x.view(target.numpy).astype(np.float64)
+    kept = (
+        x[~np.isnan(x.astype(np.float64)) & ~np.isnan(seen)] if interpret else x
+    )  # the interpreter's numbers have one NaN
     assert compute(Bitcast(target), target, kept, interpret=interpret).tobytes() == kept.tobytes()

@@ -31,7 +31,7 @@ from intaglio.ops.elementwise import (
     not_,
     sub,
     where,
-)  # fmt: skip
+)
 from intaglio.ops.memory import Arg, Load, Param, const, load, window
 from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
 from intaglio.rules.choices import choices, logic
@@ -108,13 +108,24 @@ def floor_division(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 TERMS: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg, "lt": operator.lt, "le": operator.le,
-    "floor_div": lambda x, y: floor_division(x, y)[0], "mod": lambda x, y: floor_division(x, y)[1],
-    "maximum": lambda x, y: z3.If(x > y, x, y), "minimum": lambda x, y: z3.If(x < y, x, y),
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "lt": operator.lt,
+    "le": operator.le,
+    "floor_div": lambda x, y: floor_division(x, y)[0],
+    "mod": lambda x, y: floor_division(x, y)[1],
+    "maximum": lambda x, y: z3.If(x > y, x, y),
+    "minimum": lambda x, y: z3.If(x < y, x, y),
     "shl": lambda x, y: z3.If(z3.And(y >= 0, y < WIDTH), x << y, 0),
-    "shr": lambda x, y: z3.If(z3.And(y >= 0, y < WIDTH), x >> y, z3.If(x < 0, z3.BitVecVal(-1, WIDTH), z3.BitVecVal(0, WIDTH))),
-    "eq": operator.eq, "ne": operator.ne, "where": z3.If,
-}  # fmt: skip
+    "shr": lambda x, y: z3.If(
+        z3.And(y >= 0, y < WIDTH), x >> y, z3.If(x < 0, z3.BitVecVal(-1, WIDTH), z3.BitVecVal(0, WIDTH))
+    ),
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "where": z3.If,
+}
 BITS = {
     "and": (operator.and_, z3.And),
     "or": (operator.or_, z3.Or),
@@ -207,25 +218,65 @@ GRID = window(View.contiguous(dtypes.float32, (3, 4)), P)
 COLUMN = neg(window(View.contiguous(dtypes.float32, (3, 1)), P))
 MADE = neg(GRID)
 PYTHON: dict[str, tuple[Ruleset, Node, Callable[[], Node]]] = {
-    "integers.fold_constants": (integers, add(const(dtypes.int8, 127), const(dtypes.int8, 1)), lambda: const(dtypes.int8, -128)),
+    "integers.fold_constants": (
+        integers,
+        add(const(dtypes.int8, 127), const(dtypes.int8, 1)),
+        lambda: const(dtypes.int8, -128),
+    ),
     "integers.constant_last": (integers, add(const(dtypes.int32, 3), X), lambda: add(X, const(dtypes.int32, 3))),
     "logic.opposite_comparison": (logic, not_(lt(X, add(X, X))), lambda: le(add(X, X), X)),
-    "floats.fold_constants": (floats, mul(const(dtypes.float32, 3), const(dtypes.float32, 0.1)), lambda: const(dtypes.float32, 0.30000001192092896)),
+    "floats.fold_constants": (
+        floats,
+        mul(const(dtypes.float32, 3), const(dtypes.float32, 0.1)),
+        lambda: const(dtypes.float32, 0.30000001192092896),
+    ),
     "casts.through_wider": (casts, cast(cast(X, dtypes.int64), dtypes.int8), lambda: cast(X, dtypes.int8)),
     "casts.of_constant": (casts, cast(const(dtypes.float32, -1.5), dtypes.uint8), lambda: const(dtypes.uint8, 255)),
     "movement.merge_reshapes": (movement, reshape(reshape(MADE, (12,)), (4, 3)), lambda: reshape(MADE, (4, 3))),
     "movement.merge_permutes": (movement, permute(permute(MADE, (1, 0)), (1, 0)), lambda: MADE),
-    "movement.merge_expands": (movement, expand(expand(neg(reshape(COLUMN, (3, 1, 1))), (3, 2, 1)), (3, 2, 5)), lambda: expand(neg(reshape(COLUMN, (3, 1, 1))), (3, 2, 5))),
+    "movement.merge_expands": (
+        movement,
+        expand(expand(neg(reshape(COLUMN, (3, 1, 1))), (3, 2, 1)), (3, 2, 5)),
+        lambda: expand(neg(reshape(COLUMN, (3, 1, 1))), (3, 2, 5)),
+    ),
     "movement.merge_flips": (movement, flip(flip(MADE, (0,)), (0, 1)), lambda: flip(MADE, (1,))),
-    "movement.merge_shrinks": (movement, shrink(shrink(MADE, ((1, 3), (0, 4))), ((1, 2), (2, 3))), lambda: shrink(MADE, ((2, 3), (2, 3)))),
-    "movement.merge_pads": (movement, pad(pad(MADE, ((1, 0), (0, 2))), ((0, 1), (3, 0))), lambda: pad(MADE, ((1, 1), (3, 2)))),
-    "movement.shrink_of_pad": (movement, shrink(pad(MADE, ((1, 1), (2, 0))), ((1, 3), (3, 5))), lambda: shrink(MADE, ((0, 2), (1, 3)))),
+    "movement.merge_shrinks": (
+        movement,
+        shrink(shrink(MADE, ((1, 3), (0, 4))), ((1, 2), (2, 3))),
+        lambda: shrink(MADE, ((2, 3), (2, 3))),
+    ),
+    "movement.merge_pads": (
+        movement,
+        pad(pad(MADE, ((1, 0), (0, 2))), ((0, 1), (3, 0))),
+        lambda: pad(MADE, ((1, 1), (3, 2))),
+    ),
+    "movement.shrink_of_pad": (
+        movement,
+        shrink(pad(MADE, ((1, 1), (2, 0))), ((1, 3), (3, 5))),
+        lambda: shrink(MADE, ((0, 2), (1, 3))),
+    ),
     "movement.move_repeated_scalar": (movement, permute(expand(F, (2, 3)), (1, 0)), lambda: expand(F, (3, 2))),
-    "movement.move_window": (movement, flip(permute(GRID, (1, 0)), (0,)), lambda: window(View(dtypes.float32, (4, 3), (-4, 16), 12), P)),
-    "memory.window_on_whole_value": (memory, window(View.contiguous(dtypes.float32, (4, 3)), MADE), lambda: reshape(MADE, (4, 3))),
-    "memory.window_on_window": (memory, window(View(dtypes.int32, (2,), (4,), 8), window(View.contiguous(dtypes.float32, (6,), 16), P)), lambda: window(View(dtypes.int32, (2,), (4,), 24), P)),
-    "memory.load_with_known_gate": (memory, add(load(P, PLACE, const(dtypes.bool, True)), load(P, PLACE, const(dtypes.bool, False))), lambda: add(load(P, PLACE), const(dtypes.float32, 0))),
-}  # fmt: skip
+    "movement.move_window": (
+        movement,
+        flip(permute(GRID, (1, 0)), (0,)),
+        lambda: window(View(dtypes.float32, (4, 3), (-4, 16), 12), P),
+    ),
+    "memory.window_on_whole_value": (
+        memory,
+        window(View.contiguous(dtypes.float32, (4, 3)), MADE),
+        lambda: reshape(MADE, (4, 3)),
+    ),
+    "memory.window_on_window": (
+        memory,
+        window(View(dtypes.int32, (2,), (4,), 8), window(View.contiguous(dtypes.float32, (6,), 16), P)),
+        lambda: window(View(dtypes.int32, (2,), (4,), 24), P),
+    ),
+    "memory.load_with_known_gate": (
+        memory,
+        add(load(P, PLACE, const(dtypes.bool, True)), load(P, PLACE, const(dtypes.bool, False))),
+        lambda: add(load(P, PLACE), const(dtypes.float32, 0)),
+    ),
+}
 
 
 def test_every_rule_in_python_has_a_case() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from intaglio.core.config import config
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
+from intaglio.engine.devices import device_of
 from intaglio.engine.draw import draw
 from intaglio.ir.text import print_text
 from intaglio.runtime.compiler import assembly
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
 
 def _say(text: str) -> None:
-    """One line for the person who watches."""
-    print(text, file=sys.stderr)
+    """Text for the person who watches; a closed stream stops no run."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr)
 
 
 def schedule(kernels: Sequence[PlannedKernel | Copy]) -> None:
@@ -32,7 +35,8 @@ def schedule(kernels: Sequence[PlannedKernel | Copy]) -> None:
         draw([kernel.ast for kernel in kernels if isinstance(kernel, PlannedKernel)], "schedule")
     if level < 1 or not kernels:
         return
-    _say(f"schedule: {len(kernels)} kernels")
+    devices = sorted({k.target.device if isinstance(k, Copy) else k.device for k in kernels})
+    _say(f"schedule: {len(kernels)} kernels on {', '.join(devices)}")
     if level >= 3:
         for kernel in kernels:
             if isinstance(kernel, Copy):
@@ -41,21 +45,37 @@ def schedule(kernels: Sequence[PlannedKernel | Copy]) -> None:
                 _say(f"  {len(kernel.buffers)} buffers, {len(kernel.ast.src)} statements: {', '.join(kernel.metadata)}")
 
 
+def prepare(kernels: Sequence[PlannedKernel | Copy], loaded: Sequence[Executable | None]) -> None:
+    """Make the texts and pictures of kernels that are new: before the first launch, since they may fail."""
+    level = config.debug
+    if level < 4 and not config.graphuops:
+        return
+    for kernel, executable in zip(kernels, loaded, strict=True):
+        if isinstance(kernel, Copy) or executable is None:
+            continue
+        device = device_of(kernel.device)
+        if executable not in device.ran and executable not in device.notes:
+            device.notes[executable] = _note(kernel, executable, level)
+
+
 def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[int]]]) -> None:
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
     level = config.debug
     for kernel, _, _ in run:
         explain.note(kernel.ast)
-    if level < 2 and not config.graphuops:
+    if level < 2:
         device.run([(executable, slots) for _, executable, slots in run])
+        device.ran.update(device.notes)
+        device.notes.clear()
         return
     for number, (kernel, executable, slots) in enumerate(run, GlobalCounters.kernel_count - len(run) + 1):
         first = executable not in device.ran
-        if first:
-            _show(kernel, executable, level)
+        note = device.notes.pop(executable, "")
+        if note:
+            _say(note)
         started = time.perf_counter()
         device.run([(executable, slots)])
-        seconds = time.perf_counter() - started
+        seconds = max(time.perf_counter() - started, 1e-9)
         device.ran.add(executable)
         memory = GlobalCounters.mem_used / 1e9
         _say(
@@ -65,15 +85,17 @@ def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[i
         )
 
 
-def _show(kernel: PlannedKernel, executable: Executable, level: int) -> None:
+def _note(kernel: PlannedKernel, executable: Executable, level: int) -> str:
     """What a kernel is: C (4), its graph before and after lowering (5, 6), its machine code (7)."""
+    parts: list[str] = []
     if level >= 4:
-        _say(explain.c_source(kernel.ast))
+        parts.append(explain.c_source(kernel.ast))
     if level >= 5:
-        _say(print_text([kernel.ast]))
+        parts.append(print_text([kernel.ast]))
     if level >= 6:
-        _say(print_text([executable.lowered.linear]))
+        parts.append(print_text([executable.lowered.linear]))
     if level >= 7 and executable.source:
-        _say(assembly(executable.source))
+        parts.append(assembly(executable.source))
     if config.graphuops:
         draw([executable.lowered.linear], "kernel")
+    return "\n".join(parts)

@@ -25,6 +25,7 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.compiler import Compiler, host_target
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Table
+from intaglio.runtime.pool import process_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +70,7 @@ class Device:
         self.name: Final = name
         self.allocator: Final = Allocator()
         self.ran: Final[set[Executable]] = set()  # kernels that DEBUG has shown
+        self.notes: Final[dict[Executable, str]] = {}  # what DEBUG has to say of kernels that are yet to run
         self._kernels: Final[OrderedDict[Node, Executable]] = OrderedDict()
         self._lock: Final = threading.RLock()
 
@@ -140,7 +142,7 @@ class Cpu(Device):
     @property
     def target(self) -> Target:
         """The host's features."""
-        return host_target(1)
+        return host_target(2)
 
     def _compile(self, lowered: Lowered) -> Executable:
         """A kernel in machine code."""
@@ -153,8 +155,9 @@ class Cpu(Device):
         return Executable(lowered.name, lowered, address, source)
 
     def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
-        """Run kernels in order, by one native call."""
-        Table(_compiler(), [(e.address, slots, e.lowered.chunks) for e, slots in launches]).run()
+        """Run kernels in order; large ones in chunks, by as many threads as the settings say."""
+        threads = config.threads or process_threads()
+        Table(_compiler(), [(e.address, slots, e.lowered.chunks) for e, slots in launches]).run(threads)
 
 
 class Interpreter(Device):
@@ -213,8 +216,3 @@ def device_of(name: str) -> Device:
     Raises: DeviceError if there is no such device.
     """
     return _device(canonical(name))
-
-
-def process_threads() -> int:
-    """How many threads this process may keep busy."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -156,6 +156,7 @@ def execute(made: Plan) -> None:
         for kernel in made.kernels:
             loaded.append(None if isinstance(kernel, Copy) else device_of(kernel.device).load(kernel.ast))
         memory = _allocate(made)
+        debug.prepare(made.kernels, loaded)
         with _uninterrupted():
             try:
                 _launch(made.kernels, loaded, memory)

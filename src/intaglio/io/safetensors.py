@@ -1,4 +1,4 @@
-"""The safetensors format: read through a mapped file, written by the library to a temporary name, then renamed.
+"""The safetensors format: read through a mapped file, written to a temporary name that is then renamed.
 
 Source: the format's description in the safetensors package, version 0.8.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ LARGEST_HEADER: Final = 100_000_000
 
 
 def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name, on the DISK device: nothing is read until one is moved, with `.to("CPU")`.
+    """The tensors of a safetensors file by name, on the DISK device: none is read until it is moved, with `.to("CPU")`.
 
     Raises: FileFormatError if the file is missing, truncated, or its header does not describe its bytes.
     Examples:
@@ -49,7 +50,7 @@ def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     header = _header(file, bytes(data[8 : 8 + length].numpy()))
     start = 8 + length
     spans = {name: _span(file, name, entry, total - start) for name, entry in header.items() if name != "__metadata__"}
-    _check_apart(file, spans)
+    _check_filled(file, spans, total - start)
     found: dict[str, Tensor] = {}
     for name, (dtype, shape, first, end) in spans.items():
         raw = data[start + first : start + end]
@@ -73,7 +74,9 @@ def _header(file: Path, raw: bytes) -> dict[str, Any]:
 
     try:
         header = json.loads(raw, object_pairs_hook=once)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+    except FileFormatError:
+        raise
+    except (ValueError, RecursionError):  # of the text, the JSON or an endless number
         raise _damaged(file, "its header is no JSON") from None
     if not isinstance(header, dict):
         raise _damaged(file, "its header is no JSON object")
@@ -85,7 +88,7 @@ def _span(file: Path, name: str, entry: Any, available: int) -> tuple[DType, tup
     try:
         kind, shape, (first, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         extents = tuple(shape)
-        if not all(isinstance(n, int) and n >= 0 for n in (*extents, first, end)):
+        if not isinstance(kind, str) or not all(type(n) is int and n >= 0 for n in (*extents, first, end)):
             raise TypeError
     except (TypeError, KeyError, ValueError):
         raise _damaged(file, f"the entry of {name!r} is malformed") from None
@@ -102,13 +105,17 @@ def _span(file: Path, name: str, entry: Any, available: int) -> tuple[DType, tup
     return dtype, extents, first, end
 
 
-def _check_apart(file: Path, spans: Mapping[str, tuple[DType, tuple[int, ...], int, int]]) -> None:
-    """No two tensors may share bytes."""
+def _check_filled(file: Path, spans: Mapping[str, tuple[DType, tuple[int, ...], int, int]], available: int) -> None:
+    """The tensors must share no bytes and leave none between or after them."""
     last, owner = 0, ""
     for name, (_, _, first, end) in sorted(spans.items(), key=lambda pair: pair[1][2:]):
         if first < last and end > first:
             raise _damaged(file, f"{owner!r} and {name!r} share bytes")
+        if first > last:
+            raise _damaged(file, f"bytes {last} to {first}, before {name!r}, are no tensor's")
         last, owner = max(last, end), name
+    if last != available:
+        raise _damaged(file, f"its tensors end at byte {last} of {available}")
 
 
 def safe_save(
@@ -116,29 +123,50 @@ def safe_save(
 ) -> None:
     """Write tensors to a safetensors file. The old file, if there is one, is whole until the new one is.
 
-    Raises: FileFormatError if the file cannot be written.
+    Raises: FileFormatError if a value is no tensor, a name is the format's own, or the file cannot be written.
     """
-    from safetensors import serialize_file
-
-    names = {dtype: name for name, dtype in DTYPES.items()}
-    spelled = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
-    entries = {
-        name: {
-            "dtype": spelled.get(names[tensor.dtype], tensor.dtype.name),
-            "shape": list(tensor.shape),
-            "data": tensor.contiguous().numpy().tobytes(),
-        }
-        for name, tensor in tensors.items()
-    }
+    header, order = _layout(tensors, metadata or {})
     file = Path(path)
+    temporary: Path | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".part")
-        os.close(handle)
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}", suffix=".part")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as out:
+            out.write(len(header).to_bytes(8, "little") + header)
+            for tensor in order:
+                out.write(tensor.contiguous().numpy().tobytes())
+        temporary.chmod(_mode(file))
+        temporary.replace(file)
     except OSError as error:
         raise FileFormatError(f"safe_save: {file} cannot be written; {error.strerror}.") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _layout(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple[bytes, list[Tensor]]:
+    """The header, and the tensors in the order of their bytes: wide items first, so that each lies on its own size."""
+    for name, tensor in tensors.items():
+        if name == "__metadata__":
+            raise FileFormatError("safe_save: a tensor cannot be called '__metadata__'; the format keeps that name.")
+        if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything
+            raise FileFormatError(f"safe_save: {name!r} must be a Tensor; got {type(tensor).__name__}.")
+    kinds = {dtype: kind for kind, dtype in DTYPES.items()}
+    entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    order = sorted(tensors.items(), key=lambda pair: (-pair[1].dtype.itemsize, pair[0]))
+    end = 0
+    for name, tensor in order:
+        start, end = end, end + tensor.numel() * tensor.dtype.itemsize
+        entries[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    return text + b" " * (-len(text) % 8), [tensor for _, tensor in order]
+
+
+def _mode(file: Path) -> int:
+    """The permissions of the file that is there, else those of a new one."""
     try:
-        serialize_file(entries, temporary, metadata=dict(metadata) if metadata else None)
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        return stat.S_IMODE(file.stat().st_mode)
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

@@ -11,10 +11,11 @@ LINEAR  Instructions in order, the sources of one Linear. A value is defined bef
         scalars or vectors (rank 1). Constants, arguments, pointers, lane numbers, chunk bounds and the carried and
         final values of loops are named where they are used and need no place of their own.
 
-At every level: integers wrap; x // 0 and x % 0 are 0 for integers; floor_div and mod round down; a shift by the width or
-more gives 0 (-1 for shr below zero); maximum, minimum and their reductions keep NaN; 0.0 and -0.0 are equal. A float op
-is rounded in its own dtype (half precision through float32), only Fma fuses. The order of a reduction is a function of
-dtype, shape and axis. Effects (Store, StoreAt) happen in the order in which they stand; nothing else has one.
+At every level: integers wrap; x // 0 and x % 0 are 0 for integers; floor_div and mod round down; a shift by the width
+or more gives 0 (-1 for shr below zero); maximum, minimum and their reductions keep NaN; 0.0 and -0.0 are equal. A
+float op is rounded in its own dtype (half precision through float32), only Fma fuses. The order of a reduction is a
+function of dtype, shape and axis. Effects (Store, StoreAt) happen in the order in which they stand; nothing else has
+one.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class _Code:
         loop = node.src[0]
         if loop.op.name != "loop" or loop not in self.opened:
             self.fail(node, "a carried value is used outside its loop")
-        if not 0 <= node.op.k < len(loop.src) - 3:  # pyright: ignore[reportAttributeAccessIssue] -- Carried's field
+        if not 0 <= int(getattr(node.op, "k", -1)) < len(loop.src) - 3:
             self.fail(node, "the loop carries no such value")
 
     def final(self, user: Node, node: Node) -> None:
@@ -180,7 +180,7 @@ class _Code:
         end = node.src[0]
         if not any(end in scope for scope in self.scopes):
             self.fail(user, f"`{line(node)}` is used before its loop has ended, or after its scope has")
-        if not 0 <= node.op.k < len(end.src) - 1:  # pyright: ignore[reportAttributeAccessIssue] -- Final's field
+        if not 0 <= int(getattr(node.op, "k", -1)) < len(end.src) - 1:
             self.fail(node, "the loop carries no such value")
 
     def scalar(self, node: Node, sources: tuple[Node, ...], count: int, dtype: DType) -> None:
@@ -203,7 +203,7 @@ class _Code:
         """Open a loop; its counter is known inside."""
         self.scalar(node, node.src, 3, dtypes.int64)
         step = node.src[2]
-        if step.op.name != "const" or step.op.value <= 0:  # pyright: ignore[reportAttributeAccessIssue] -- Const's value
+        if step.op.name != "const" or int(getattr(step.op, "value", 0)) <= 0:
             self.fail(node, "a loop's step must be a positive constant")
         self.begin(node)
         self.scopes[-1].add(node)

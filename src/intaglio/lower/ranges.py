@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Indices = tuple[Node, ...]
 Key = tuple[Node, Indices, Node | None]
+Finish: TypeAlias = "Callable[[list[Node]], Node]"  # a value from those of the keys it needs
 
 
 class Scalarize:
@@ -55,22 +56,22 @@ class Scalarize:
             if missing:
                 stack.extend(reversed(missing))
             else:
-                memo[key] = finish(*(memo[k] for k in needed))
+                memo[key] = finish([memo[k] for k in needed])
                 stack.pop()
         return memo[start]
 
-    def _step(self, node: Node, indices: Indices, gate: Node | None) -> tuple[list[Key], Callable[..., Node]]:
+    def _step(self, node: Node, indices: Indices, gate: Node | None) -> tuple[list[Key], Finish]:
         """What must be known first, and how the value follows from it."""
         ix = self.index
         op = node.op
         match op:
             case Const() | Arg() | Range():
-                return [], lambda: node
+                return [], lambda _: node
             case Iota():
-                return [], lambda: indices[0]
+                return [], lambda _: indices[0]
             case Elementwise():
                 needed: list[Key] = [(s, indices if s.shape else (), gate) for s in node.src]
-                return needed, lambda *values: make(op, *values)
+                return needed, lambda values: make(op, *values)
             case Window():
                 return self._window(node, op, indices, gate)
             case Reshape():
@@ -105,13 +106,11 @@ class Scalarize:
             case _:
                 raise InternalError(f"lower: {op.name} must be computed in a kernel of its own")
 
-    def _forward(self, x: Node, indices: Indices, gate: Node | None) -> tuple[list[Key], Callable[..., Node]]:
+    def _forward(self, x: Node, indices: Indices, gate: Node | None) -> tuple[list[Key], Finish]:
         """The value of the input at other indices."""
-        return [(x, indices, gate)], lambda value: value
+        return [(x, indices, gate)], lambda values: values[0]
 
-    def _window(
-        self, node: Node, op: Window, indices: Indices, gate: Node | None
-    ) -> tuple[list[Key], Callable[..., Node]]:
+    def _window(self, node: Node, op: Window, indices: Indices, gate: Node | None) -> tuple[list[Key], Finish]:
         """An element of memory, or an element of a computed value by its row-major position."""
         ix = self.index
         value = node.src[0]
@@ -121,19 +120,19 @@ class Scalarize:
         if isinstance(value.op, (Param, Local)):
             epoch = self.epoch(value)
             if len(node.src) == 1:
-                return [], lambda: load(value, place, *(() if gate is None else (gate,)), epoch=epoch)
+                return [], lambda _: load(value, place, *(() if gate is None else (gate,)), epoch=epoch)
             offset = (node.src[1], (), None)
-            return [offset], lambda o: load(
-                value, ix.add(place, ix.div(o, item)), *(() if gate is None else (gate,)), epoch=epoch
+            return [offset], lambda values: load(
+                value, ix.add(place, ix.div(values[0], item)), *(() if gate is None else (gate,)), epoch=epoch
             )
         if value.dtype.itemsize != item or len(node.src) > 1:
             raise InternalError("lower: a view of a computed value must keep its item size")
         inner = ix.unflatten(place, value.shape)
-        return [(value, inner, gate)], lambda v: bitcast(v, view.dtype)
+        return [(value, inner, gate)], lambda values: bitcast(values[0], view.dtype)
 
     def _pad(
         self, node: Node, pads: tuple[tuple[int, int], ...], indices: Indices, gate: Node | None
-    ) -> tuple[list[Key], Callable[..., Node]]:
+    ) -> tuple[list[Key], Finish]:
         """The input inside its bounds, zero outside (where no memory is touched)."""
         ix = self.index
         (x,) = node.src
@@ -152,16 +151,16 @@ class Scalarize:
             return self._forward(x, tuple(inner), gate)
         both = inside if gate is None else and_(gate, inside)
         chosen = inside
-        return [(x, tuple(inner), both)], lambda value: where(chosen, value, const(x.dtype, 0))
+        return [(x, tuple(inner), both)], lambda values: where(chosen, values[0], const(x.dtype, 0))
 
-    def _take(self, node: Node, indices: Indices, gate: Node | None) -> tuple[list[Key], Callable[..., Node]]:
+    def _take(self, node: Node, indices: Indices, gate: Node | None) -> tuple[list[Key], Finish]:
         """An element at positions that are computed; one out of range reads at 0."""
         x, *positions = node.src
         rank = len(positions[0].shape)
         needed: list[Key] = [(p, indices[:rank] if p.shape else (), gate) for p in positions]
         known = [self.memo.get(key) for key in needed]
         if any(k is None for k in known):
-            return needed, lambda *_: number(0)  # not called: the missing ones come first
+            return needed, lambda _: number(0)  # not called: the missing ones come first
         inner: list[Node] = []
         for place, n in zip(known, x.shape, strict=False):
             assert place is not None
@@ -171,11 +170,11 @@ class Scalarize:
                 if low >= 0 and high < n
                 else where(and_(ge(place, number(0)), lt(place, number(n))), place, number(0))
             )
-        return [(x, (*inner, *indices[rank:]), gate)], lambda value: value
+        return [(x, (*inner, *indices[rank:]), gate)], lambda values: values[0]
 
     def _reduce(
         self, node: Node, kind: str, axes: tuple[int, ...], indices: Indices, gate: Node | None
-    ) -> tuple[list[Key], Callable[..., Node]]:
+    ) -> tuple[list[Key], Finish]:
         """A fold over new ranges (one for adjacent axes where that leaves no division behind)."""
         (x,) = node.src
         ranges = self._ranges_of(node, indices, gate)
@@ -187,7 +186,7 @@ class Scalarize:
         free = iter(indices)
         inner = tuple(own.get(a, number(0)) if a in axes else next(free) for a in range(x.rank))
         loops = tuple(own.values())
-        return [(x, inner, gate)], lambda value: make(Fold(kind), value, *loops)
+        return [(x, inner, gate)], lambda values: make(Fold(kind), values[0], *loops)
 
     _chosen: dict[Key, dict[int, Node]]
 

@@ -45,6 +45,11 @@ def is_power_of_two(value: float) -> bool:
     return math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5 and 2.0**-14 <= abs(value) <= 2.0**14
 
 
+def reciprocal(value: float) -> float:
+    """1 / value."""
+    return 1.0 / value
+
+
 @floats.rewrite(Add, Sub, Mul, Div, Neg, Abs, Lt, Le, Eq, Ne)
 def fold_constants(node: Node) -> Node | None:
     """An op of float constants -> its value: rounding to double first changes nothing for these."""
@@ -108,7 +113,7 @@ def divide_by_one(x: Node) -> Pair:
 @floats.rule
 def divide_by_power_of_two(x: Node, c: Lit) -> Triple:
     """x / c -> x * fold(1 / c), if c is a power of two (both are then rounded alike)."""
-    return div(x, c), mul(x, fold(lambda value: 1.0 / value, c)), fold(is_power_of_two, c)
+    return div(x, c), mul(x, fold(reciprocal, c)), fold(is_power_of_two, c)
 
 
 @floats.rule

@@ -136,9 +136,9 @@ class Canonical:
         return None
 
     def _join_digits(self, high: Node, low: Node, d: int) -> Affine | None:
-        """high * d + low without division, or with less, where low is a remainder by d; None where there is no such form.
+        """high * d + low with less division, where low is a remainder by d; None where there is no such form.
 
-        x // d * d + x % d is x; and X % e * d + r is (X * d + r) % (d e) as 0 <= r < d, which helps if X * d + r is less.
+        x // d * d + x % d is x; X % e * d + r is (X * d + r) % (d e) as 0 <= r < d, which helps if X * d + r is less.
         """
         x = low.src[0]
         if isinstance(high.op, FloorDiv):

@@ -60,6 +60,16 @@ def _foldable() -> tuple[type[Op], ...]:
     return tuple(k for k in kinds if k not in (Cast, Bitcast, CopySign, Div, Fma) and k.name != "detach")
 
 
+def successor(value: int) -> int:
+    """value + 1."""
+    return value + 1
+
+
+def both(c: int, d: int) -> int:
+    """The bits set in both."""
+    return c & d
+
+
 @integers.rewrite(*_foldable())
 def fold_constants(node: Node) -> Node | None:
     """An op of integer constants -> its value."""
@@ -178,7 +188,7 @@ def collect(x: Node, c: Lit, d: Lit) -> Pair:
 @integers.rule
 def collect_one(x: Node, c: Lit) -> Pair:
     """x * c + x -> x * fold(c + 1)."""
-    return add(mul(x, c), x), mul(x, fold(lambda value: value + 1, c))
+    return add(mul(x, c), x), mul(x, fold(successor, c))
 
 
 @integers.rule
@@ -256,7 +266,7 @@ def xor_zero(x: Node) -> Pair:
 @integers.rule
 def reassociate_and(x: Node, c: Lit, d: Lit) -> Pair:
     """(x & c) & d -> x & fold(c & d)."""
-    return and_(and_(x, c), d), and_(x, fold(operator.and_, c, d))
+    return and_(and_(x, c), d), and_(x, fold(both, c, d))
 
 
 @integers.rule

@@ -7,6 +7,8 @@ from array import array
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from intaglio.runtime.pool import pool
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -60,13 +62,18 @@ class Table:
             rows.extend((address, base + 8 * start, chunks))
         self._slots: Final = slots
         self._rows: Final = rows
+        self._launches: Final = [(address, base + 8 * start, chunks) for (address, _, chunks), start in zip(launches, starts, strict=True)]
         self.count: Final = len(launches)
 
-    def run(self) -> None:
-        """Run all in order, by one native call without the interpreter's lock."""
-        if self.count:
-            _driver(self._compiler)(self._rows.buffer_info()[0], 0, self.count)
-
-    def run_one(self, place: int) -> None:
-        """Run one, by a call of its own (to time it)."""
-        _driver(self._compiler)(self._rows.buffer_info()[0], place, place + 1)
+    def run(self, threads: int) -> None:
+        """Run all in order: kernels in one piece by one native call, those in chunks by several threads if there are."""
+        shared = [k for k, (_, _, chunks) in enumerate(self._launches) if chunks > 1] if threads > 1 else []
+        start = 0
+        for place in (*shared, self.count):
+            if place > start:
+                _driver(self._compiler)(self._rows.buffer_info()[0], start, place)
+            if place < self.count:
+                address, slots, chunks = self._launches[place]
+                kernel = SIGNATURE(address)
+                pool.run(lambda chunk, kernel=kernel, slots=slots: kernel(slots, chunk, chunk + 1), chunks, threads)
+            start = place + 1

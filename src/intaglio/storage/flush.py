@@ -625,12 +625,7 @@ def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
     if not any(isinstance(node.op, Read) or node.src for node in roots):
         return set()
     order = toposort(roots)
-    expected: dict[Node, int] = dict.fromkeys(order, _OVERHEAD)
-    for node in order:
-        for source in node.src:
-            expected[source] += 1
-    for root in roots:
-        expected[root] += 2  # the entry's and that of `roots`
+    expected = _references(order, roots)
     held: set[Node] = set()
     goals = set(wanted)
     for number in range(len(order) - 1, -1, -1):
@@ -640,6 +635,17 @@ def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
             held.add(order[number])
             held.update(order[number].src)
     return {node for node in order if isinstance(node.op, Read) and node not in held}
+
+
+def _references(order: list[Node], roots: list[Node]) -> dict[Node, int]:
+    """The references to each node that the slice accounts for (in a frame of its own: its loop variables hold nodes too)."""
+    expected: dict[Node, int] = dict.fromkeys(order, _OVERHEAD)
+    for node in order:
+        for source in node.src:
+            expected[source] += 1
+    for root in roots:
+        expected[root] += 2  # the entry's and that of `roots`
+    return expected
 
 
 def _overhead() -> int:

@@ -53,9 +53,14 @@ def test_a_loop_by_hand_passes() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [exp(X), add(X, X), reshape(pad(window(View.contiguous(dtypes.float32, (38,)), P), ((1, 1),)), (40,)),
-     expand(reshape(reduce("sum", X, (0,)), (1,)), (40,)), expand(reshape(reduce("max", mul(X, X), (0,)), (1,)), (40,))],
-)  # fmt: skip
+    [
+        exp(X),
+        add(X, X),
+        reshape(pad(window(View.contiguous(dtypes.float32, (38,)), P), ((1, 1),)), (40,)),
+        expand(reshape(reduce("sum", X, (0,)), (1,)), (40,)),
+        expand(reshape(reduce("max", mul(X, X), (0,)), (1,)), (40,)),
+    ],
+)
 @pytest.mark.parametrize("vector", [0, 16, 32, 64])
 def test_lowered_kernels_pass(value: Node, vector: int) -> None:
     ast = sink(store(OUT, value))
@@ -88,7 +93,10 @@ def damaged() -> dict[str, tuple[Callable[[], Node], str]]:
         "never defined": (lambda: linear(store(Q, whole(0), READ)), "used before it is defined"),
         "never closed": (lambda: linear(LOOP, READ, NEXT), "loop is never closed"),
         "out of scope": (lambda: linear(*GOOD, store(Q, whole(0), READ)), "after its scope has ended"),
-        "final too early": (lambda: linear(LOOP, READ, NEXT, store(Q, whole(0), SUM), END), "before its loop has ended"),
+        "final too early": (
+            lambda: linear(LOOP, READ, NEXT, store(Q, whole(0), SUM), END),
+            "before its loop has ended",
+        ),
         "crossed": (
             lambda: linear(load(P, whole(0)), condition, start, LOOP, READ, NEXT, make(END_IF, start), END),
             "does not close the innermost if",
@@ -108,7 +116,10 @@ def damaged() -> dict[str, tuple[Callable[[], Node], str]]:
         "step": (lambda: linear(make(Loop(2), whole(0), whole(4), whole(0))), "step must be a positive constant"),
         "store dtype": (lambda: linear(store(Q, whole(0), whole(1))), "the value is int64, the pointer float32"),
         "index dtype": (lambda: linear(store(Q, const(dtypes.int32, 0), ZERO)), r"the index is int32\[\]"),
-        "index lanes": (lambda: linear(lanes, store(Q, lanes, ZERO)), r"the index is int64\[4\], the value has shape \[\]"),
+        "index lanes": (
+            lambda: linear(lanes, store(Q, lanes, ZERO)),
+            r"the index is int64\[4\], the value has shape \[\]",
+        ),
         "scalar mask": (lambda: linear(store(Q, whole(0), ZERO, const(dtypes.bool, True))), r"the mask is bool\[\]"),
         "store through a value": (lambda: linear(store(ZERO, whole(0), ZERO)), "must go through a param or local"),
         "lanes": (lambda: linear(three, make(Across("sum"), three)), r"across takes a vector of 2 \*\* k lanes"),
@@ -116,7 +127,7 @@ def damaged() -> dict[str, tuple[Callable[[], Node], str]]:
         "other level": (lambda: linear(X), "window may not stand here"),
         "matrix": (lambda: linear(expand(ZERO, (2, 2))), "must be a scalar or a vector"),
         "no linear": (lambda: sink(store(OUT, X)), "code must be a linear"),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("fault", damaged())

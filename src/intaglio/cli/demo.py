@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from intaglio.core.errors import FileFormatError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine.explain import sources
 from intaglio.tensor.tensor import Tensor
@@ -16,7 +18,8 @@ from intaglio.tensor.tensor import Tensor
 if TYPE_CHECKING:
     import argparse
 
-PASSAGES = 240
+PASSAGES: Final = 240
+BEST: Final = 3
 
 
 def add_parser(commands: Any) -> None:
@@ -31,32 +34,37 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Both parts."""
+    GlobalCounters.reset()
     show_loop()
-    search(options.query, options.corpus)
+    search(str(options.query), str(options.corpus))
     return 0
 
 
 def show_loop(n: int = 1000) -> None:
     """The loop of writes, its kernel count and source."""
     print(f"t = Tensor.empty({n})\nfor i in range({n}): t[i] = i\n")
-    GlobalCounters.reset()
+    before = GlobalCounters.kernel_count
     t = Tensor.empty(n)
     for i in range(n):
         t[i] = i
     with sources() as seen:
         values = t.tolist()
-    print(
-        f"{n} writes, {GlobalCounters.kernel_count} kernel; the first values are {values[:5]}, the last is {values[-1]}.\n"
-    )
+    count = GlobalCounters.kernel_count - before
+    print(f"{n} writes, {count} kernel{'s' * (count != 1)}: the values are {values[:4]} to {values[-1]}.\n")
     for source in seen:
         print(source)
 
 
 def passages(corpus: str) -> list[str]:
-    """Paragraphs to search in."""
+    """Paragraphs to search in, at most PASSAGES, from all over the corpus.
+
+    Raises: FileFormatError if there are none.
+    """
     if corpus == "docs":
-        folder = Path(__file__).parents[3] / "docs"
-        texts = [p.read_text() for p in sorted(folder.glob("*.md"))]
+        root = Path(__file__).parents[3]
+        texts = [
+            path.read_text() for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))) if path.exists()
+        ]
     else:
         from pydoc_data import topics
 
@@ -65,10 +73,12 @@ def passages(corpus: str) -> list[str]:
     for text in texts:
         for paragraph in re.split(r"\n\s*\n", text):
             plain = " ".join(paragraph.split())
-            if 80 <= len(plain) <= 700 and not plain.startswith(("*", "+", "|", ">>>")):
+            if 80 <= len(plain) <= 700 and not plain.startswith(("*", "+", "|", ">>>", "#")):
                 found.append(plain)
-    step = max(1, len(found) // PASSAGES)
-    return found[::step][:PASSAGES]
+    if not found:
+        raise FileFormatError(f"demo: the corpus {corpus!r} must have text; found none. Try --corpus topics.")
+    step = -(-len(found) // PASSAGES)
+    return found[::step]
 
 
 def search(query: str, corpus: str) -> None:
@@ -77,15 +87,21 @@ def search(query: str, corpus: str) -> None:
 
     texts = passages(corpus)
     print(f"Semantic search in {len(texts)} passages: {query!r}\n")
-    model = MiniLM()
-    GlobalCounters.reset()
+    kernels, run_seconds = GlobalCounters.kernel_count, GlobalCounters.run_seconds
     started = time.perf_counter()
-    vectors = model.embed([query, *texts])
+    model = MiniLM()
+    vectors, wanted = model.embed(texts), model.embed([query])[0]
     seconds = time.perf_counter() - started
-    scores = vectors[1:] @ vectors[0]
-    for place in np.argsort(-scores)[:3]:
-        print(f"  {scores[place]:.3f}  {texts[place][:160]}")
+    scores = vectors @ wanted
+    for place in np.argsort(-scores)[:BEST]:
+        print(textwrap.fill(f"{scores[place]:.3f}  {texts[place]}", 100, subsequent_indent=" " * 7, max_lines=3))
     print(
-        f"\n{GlobalCounters.kernel_count} kernels run, {GlobalCounters.compile_count} compiled in "
-        f"{GlobalCounters.compile_seconds:.2f} s; {GlobalCounters.run_seconds:.2f} s in kernels, {seconds:.2f} s in all."
+        f"\n{GlobalCounters.kernel_count - kernels} kernels run in {GlobalCounters.run_seconds - run_seconds:.2f} s, "
+        f"{seconds:.2f} s in all."
     )
+    if GlobalCounters.compile_count:
+        print(
+            f"{GlobalCounters.compile_count} programs compiled in {GlobalCounters.compile_seconds:.2f} s; run it again."
+        )
+    else:
+        print("0 programs compiled: all came from the cache on disk.")

@@ -1,11 +1,12 @@
-"""`intaglio info`: the settings in force and the devices."""
+"""`intaglio info`: the settings in force, where each comes from, and the devices."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import os
+from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
-from intaglio.core.config import Config, config
+from intaglio.core.config import Config, config, from_environment
 from intaglio.engine.devices import NAMES
 
 if TYPE_CHECKING:
@@ -20,7 +21,17 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print both."""
-    print("devices: " + ", ".join(NAMES))
+    del options
+    print("devices: " + ", ".join(name.lower() for name in NAMES))
     for field in fields(Config):
-        print(f"{field.name:<18} {getattr(config, field.name)!r:<10} {field.metadata['help']}")
+        value = getattr(config, field.name)
+        print(f"{field.name:<18} {value!r:<10} {_source(field, value):<24} {field.metadata['help']}")
     return 0
+
+
+def _source(field: Field[Any], value: object) -> str:
+    """Where a setting's value comes from."""
+    for key in (f"INTAGLIO_{field.name.upper()}", str(field.metadata["short"])):
+        if key in os.environ and getattr(from_environment(os.environ), field.name) == value:
+            return f"from {key}"
+    return "default" if value == field.default else "set by code"

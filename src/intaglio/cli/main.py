@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -27,3 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except IntaglioError as error:
         print(f"intaglio: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -68,6 +68,14 @@ class Form:
     before: Node
     after: Node
     guard: Node | None
+    needed: frozenset[type[Op]]  # ops that must be among the inputs: most nodes are refused by these alone
+    twins: bool  # whether both inputs are one node
+
+
+def _form(variables: tuple[Node, ...], before: Node, after: Node, guard: Node | None) -> Form:
+    """A form with what a glance can refuse."""
+    needed = frozenset(type(s.op) for s in before.src if not isinstance(s.op, Variable))
+    return Form(variables, before, after, guard, needed, len(before.src) == 2 and before.src[0] is before.src[1])
 
 
 class Rule:
@@ -115,7 +123,7 @@ class PatternRule(Rule):
             of = dtypes.bool if kind == "Flag" else dtype
             variables.append(make(Variable(place, of, kind == "Lit")))
         before, after, *guard = self.body(*variables)
-        return Form(tuple(variables), before, after, guard[0] if guard else None)
+        return _form(tuple(variables), before, after, guard[0] if guard else None)
 
     def apply(self, node: Node) -> Node | None:
         """Match the pattern, check the guard, build the replacement."""
@@ -125,6 +133,10 @@ class PatternRule(Rule):
         if dtype not in self.domain:
             return None
         form = self.form(dtype)
+        if form.twins and node.src[0] is not node.src[1]:
+            return None
+        if form.needed and not form.needed.issubset([type(s.op) for s in node.src]):
+            return None
         bound = match(form.before, node)
         if bound is None or (form.guard is not None and not _number(form.guard, bound)):
             return None

@@ -222,6 +222,7 @@ class Emitter:
         roots = (root,)
         order = self._orders.get(roots)
         if order is None:
+            self.mask(root)  # of all nodes below at once
             order = self._orders[roots] = toposort(roots, enter=lambda n: not isinstance(n.op, (Fold, Load)))
         value = root
         for node in order:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
+from intaglio.ir.rewrite import rewrite
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.merge import merge_folds
@@ -18,7 +19,9 @@ from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Range, Sink, Sto
 from intaglio.ops.memory import Load, Local, Param, Window, load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Fold, Scan
-from intaglio.ops.transcendental import number as _number  # noqa: F401 -- fills the table of decompositions
+from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
+from intaglio.rules.choices import choices, logic
+from intaglio.rules.floats import casts, floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +37,7 @@ TILE: Final = 16  # elements of a line of memory: the height of a transposition'
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
+EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ class _Kernel:
                 others = groups[-1]
                 same = others[0].src[0].shape == node.src[0].shape and not _has_scan(node) and not _has_scan(others[0])
                 written = {_group(o.src[0]) for o in others}
-                before = set().union(*(_groups_read(o) for o in others))
+                before = {g for o in others for g in _groups_read(o)}
                 own = _group(node.src[0])
                 if same and not (_groups_read(node) & written) and own not in written and own not in before:
                     others.append(node)
@@ -302,10 +306,10 @@ class _Kernel:
         item = op.view.dtype.itemsize
         parts = [(i, s // item) for i, s in zip(indices, op.view.strides, strict=True)]
         place = self.index.sum(parts, op.view.offset // item)
-        if len(window.src) > 1:
-            offset = self._decomposed(scalar.at(window.src[1], ()))
-            place = self.index.add(place, self.index.div(offset, item))
-        return window.src[0], place
+        pointer, *offsets = window.src
+        for offset in offsets:
+            place = self.index.add(place, self.index.div(self._decomposed(scalar.at(offset, ())), item))
+        return pointer, place
 
     def _stores(self, group: list[Node], *, split: bool) -> None:
         """Stores of one shape as one nest, adjacent axes merged where no division stays behind."""
@@ -374,7 +378,8 @@ class _Kernel:
 
     def _decomposed(self, root: Node) -> Node:
         """An expression by primitive ops, its reductions over as few ranges as can be."""
-        return merge_folds(decompose(root), self.index)
+        (simple,) = rewrite([decompose(root)], EXACT)
+        return merge_folds(simple, self.index)
 
     def _steps(self, index: Node, r: Node) -> int:
         """How far a range steps through memory."""
@@ -805,31 +810,34 @@ class _Kernel:
 
 
 def decompose(root: Node) -> Node:
-    """An expression with every op that is not primitive replaced by its decomposition, until none is left."""
+    """An expression with every op that is not primitive replaced by its decomposition, until none is left.
+
+    Double precision keeps its functions: the library has them.
+    """
     done: dict[Node, Node] = {}
+    forms: dict[Node, Node] = {}
     stack = [root]
     while stack:
         node = stack[-1]
         if node in done:
             stack.pop()
             continue
+        if node in forms:
+            done[node] = done[forms[node]]
+            continue
         missing = [s for s in node.src if s not in done]
         if missing:
             stack.extend(missing)
             continue
-        stack.pop()
         made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
         op = made.op
         if isinstance(op, Elementwise) and not op.primitive and made.dtype is not dtypes.float64:
-            done[made] = op.decompose(*made.src)
-            made = done[made] if _is_primitive(done[made]) else decompose(done[made])
-        done[node] = made
+            forms[node] = op.decompose(*made.src)
+            done.update((s, s) for s in made.src)
+            stack.append(forms[node])
+        else:
+            done[node] = made
     return done[root]
-
-
-def _is_primitive(root: Node) -> bool:
-    """Whether nothing is left to decompose (double precision keeps its functions: the library has them)."""
-    return all(not isinstance(n.op, Elementwise) or n.op.primitive or n.dtype is dtypes.float64 for n in walk((root,)))
 
 
 def _group(window: Node) -> int:

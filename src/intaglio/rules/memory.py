@@ -15,7 +15,7 @@ memory: Final = Ruleset("memory")
 @memory.rewrite(Window)
 def window_on_whole_value(node: Node) -> Node | None:
     """window(x) -> reshape(x), where it selects all of a computed x in its order."""
-    if not isinstance(node.op, Window) or len(node.src) > 1:
+    if not isinstance(node.op, Window) or len(node.src) != 1:
         return None
     x, view = node.src[0], node.op.view
     if isinstance(x.op, (Buffer, Param)) or x.dtype is not view.dtype:
@@ -27,7 +27,7 @@ def window_on_whole_value(node: Node) -> Node | None:
 @memory.rewrite(Window)
 def window_on_window(node: Node) -> Node | None:
     """window(window(x)) -> window(x), where the inner one is a run of bytes."""
-    if not isinstance(node.op, Window) or len(node.src) > 1:
+    if not isinstance(node.op, Window) or len(node.src) != 1:
         return None
     inner, view = node.src[0], node.op.view
     if not isinstance(inner.op, Window) or not inner.op.view.is_contiguous:

@@ -67,11 +67,13 @@ class _Builder:
         self.args: Final[dict[tuple[DType, int, int], Node]] = {}
         self.done: Final[dict[Node, Node]] = {}
         self.names: Final[dict[str, None]] = {}
+        self.fixed: Final[set[Node]] = set()  # byte offsets of sequential loops: their steps stay in the text
         self.counters: Final[dict[Node, int]] = {}
         self.nbytes: int = 0
 
     def build(self, statements: list[Statement]) -> PlannedKernel:
         """The kernel."""
+        self.fixed.update(_offsets(statements))
         nodes = [self.repeat(s) if isinstance(s, Repeat) else self.write(s) for s in statements]
         first = statements[0]
         ref = first.arms[0][0].ref if isinstance(first, Repeat) else first.ref
@@ -136,7 +138,8 @@ class _Builder:
                 case Buffer():
                     done[node] = node
                 case Elementwise():
-                    src = [self.literal(s) if isinstance(s.op, Const) else done[s] for s in node.src]
+                    lift = node not in self.fixed
+                    src = [self.literal(s) if lift and isinstance(s.op, Const) else done[s] for s in node.src]
                     done[node] = make(op, *src)
                     if not isinstance(op, Cast):
                         self.names[op.name] = None
@@ -174,3 +177,16 @@ class _Builder:
             return make(FOR, self.value(statement.counter), *arms[0])
         which = self.value(statement.selector)
         return make(FOR, self.value(statement.counter), make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))
+
+
+def _offsets(statements: list[Statement]) -> set[Node]:
+    """The nodes that compute the byte offsets of sequential loops."""
+    roots: list[Node] = []
+    for statement in statements:
+        if isinstance(statement, Repeat):
+            for arm in statement.arms:
+                for write in arm:
+                    roots.extend(n.src[1] for n in walk((write.value,)) if isinstance(n.op, Window) and len(n.src) > 1)
+                    if write.offset is not None:
+                        roots.append(write.offset)
+    return set(toposort(roots))

@@ -577,7 +577,9 @@ class Flush:
     def _save_origin(self, storage: Storage, ref: BufferRef) -> None:
         """Keep the computed value that the bytes were, where somebody still uses it."""
         node = storage.origin() if storage.origin is not None else None
-        if node is not None and realized.get(node, (None, None))[0] is ref:
+        if node is not None and _is_constant(node):
+            realized.pop(node, None)  # it can be computed again (and the kernels that are remembered hold such nodes)
+        elif node is not None and realized.get(node, (None, None))[0] is ref:
             fresh = engine.new_ref(node.nbytes, storage.device)
             self.program.fresh.add(fresh)
             self.program.keep.add(fresh)
@@ -635,6 +637,11 @@ def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
             held.add(order[number])
             held.update(order[number].src)
     return {node for node in order if isinstance(node.op, Read) and node not in held}
+
+
+def _is_constant(root: Node) -> bool:
+    """Whether a value depends on no bytes."""
+    return not any(isinstance(node.op, (Buffer, Read, ReadAt)) for node in toposort((root,)))
 
 
 def _references(order: list[Node], roots: list[Node]) -> dict[Node, int]:

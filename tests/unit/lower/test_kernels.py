@@ -230,3 +230,17 @@ def test_adjacent_axes_that_are_reduced_are_one_loop() -> None:
     lowered = run(k, k.write(out, reduce("sum", k.read(x), (1, 2))))
     np.testing.assert_array_equal(out, x.sum((1, 2)))
     assert lowered.name == "r_8_1500"
+
+
+def test_code_grows_with_the_length_of_a_chain_of_functions() -> None:
+    sizes: list[int] = []
+    for length in (10, 20):
+        x, out = numbers((64,)) / 8, np.zeros(64, np.float32)
+        k = Operands()
+        value = k.read(x)
+        want = x.astype(np.float64)
+        for _ in range(length):
+            value = mul(exp(sub(value, value)), value)
+        sizes.append(len(run(k, k.write(out, value)).linear.src))
+        np.testing.assert_allclose(out, want, rtol=1e-6)
+    assert sizes[1] <= 2 * sizes[0]

@@ -1,0 +1,87 @@
+"""Work grows with the length of a program, no faster: counted in calls, which are the same on every run."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from intaglio import GlobalCounters, Tensor
+from intaglio.engine.devices import device_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many function calls some work makes."""
+    profile = cProfile.Profile()
+    profile.enable()
+    work()
+    profile.disable()
+    return pstats.Stats(profile).total_calls  # pyright: ignore[reportAttributeAccessIssue] -- set when it is made
+
+
+def chain(length: int) -> Tensor:
+    """x = x * a + b, over and over."""
+    a, b = Tensor([0.5] * 8).realize(), Tensor([1.0] * 8).realize()
+    x = a
+    for _ in range(length):
+        x = x * a + b
+    return x
+
+
+def writes(length: int) -> Tensor:
+    """Elements written one by one from those of another tensor."""
+    x = Tensor(np.arange(length, dtype=np.float32))
+    t = Tensor.empty(length)
+    for i in range(length):
+        t[i] = x[i] * 2 + i
+    return t
+
+
+def recurrence(length: int) -> Tensor:
+    """Each element from the one before."""
+    t = Tensor.zeros(length + 1)
+    for i in range(length):
+        t[i + 1] = t[i] * 0.5 + 1
+    return t
+
+
+def test_a_chain_takes_calls_in_proportion() -> None:
+    chain(400).realize()
+    few = calls(lambda: chain(400).realize())
+    assert calls(lambda: chain(4000).realize()) <= 11 * few
+
+
+def test_writes_take_calls_in_proportion() -> None:
+    writes(1000).realize()
+    few = calls(lambda: writes(1000).realize())
+    assert calls(lambda: writes(10_000).realize()) <= 11 * few
+
+
+def test_a_recurrence_takes_calls_in_proportion() -> None:
+    recurrence(1000).realize()
+    few = calls(lambda: recurrence(1000).realize())
+    assert calls(lambda: recurrence(10_000).realize()) <= 11 * few
+
+
+def test_a_chain_of_a_hundred_thousand_steps_runs() -> None:
+    result = chain(100_000).numpy()
+    assert np.allclose(result, 2.0)
+
+
+def test_a_kernel_has_a_bounded_number_of_instructions() -> None:
+    chain(4000).realize()
+    sizes = [len(e.lowered.linear.src) for e in device_of("CPU")._kernels.values()]
+    assert max(sizes) < 5000
+
+
+def test_ten_thousand_writes_are_one_kernel() -> None:
+    t = writes(10_000)
+    GlobalCounters.reset()
+    values = t.numpy()
+    assert GlobalCounters.kernel_count == 1
+    assert np.array_equal(values, np.arange(10_000, dtype=np.float32) * 3)

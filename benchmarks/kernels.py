@@ -1,6 +1,7 @@
 """Kernels alone, without scheduling and launch, beside NumPy: `python -m benchmarks.kernels [word]`.
 
-The tries of both alternate, so that a change of clock speed meets both. OPENBLAS_NUM_THREADS=1 gives one thread each.
+The tries of both alternate, so that a change of clock speed meets both. For one thread
+each, set INTAGLIO_THREADS=1 and OPENBLAS_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Stopwatch(Table):
 
     seconds: float = 0.0
 
-    def run(self) -> None:
+    def run(self, threads: int) -> None:
         """Run all, timed."""
         started = time.perf_counter()
-        super().run()
+        super().run(threads)
         Stopwatch.seconds += time.perf_counter() - started
 
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from intaglio.ir.node import Node
 
 _numbers: Final = itertools.count(1)
-COLORS: Final = {"buffer": "lightgrey", "param": "lightgrey", "window": "white", "reduce": "lightsalmon", "store": "lightblue"}
+COLORS: Final = {
+    "buffer": "lightgrey", "param": "lightgrey", "window": "white", "reduce": "lightsalmon", "store": "lightblue"
+}  # fmt: skip
 
 
 def dot(roots: Sequence[Node], title: str) -> str:

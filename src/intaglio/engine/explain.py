@@ -11,7 +11,7 @@ from intaglio.lower.kernel import lower
 from intaglio.render import c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from intaglio.ir.node import Node
 
@@ -41,7 +41,7 @@ class Sources:
 
 
 @contextlib.contextmanager
-def sources() -> Iterator[Sources]:
+def sources() -> Generator[Sources]:
     """Collect the C sources of the kernels that run in a block."""
     seen: list[Node] = []
     token = _seen.set(seen)

@@ -23,7 +23,7 @@ from intaglio.schedule.kernels import Copy, PlannedKernel, build
 from intaglio.schedule.program import CopyTo, Program, Repeat, Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from intaglio.engine.devices import Executable
     from intaglio.runtime.buffer import Buffer
@@ -134,7 +134,7 @@ def _copy(statement: Statement) -> Copy | None:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _uninterrupted() -> Generator[None]:
     """Hold Ctrl-C back until the block is done."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -149,8 +149,11 @@ def _uninterrupted() -> Iterator[None]:
             old(*pending[0])  # pyright: ignore[reportArgumentType] -- the frame it was given
 
 
-def execute(made: Plan) -> None:
-    """Compile and allocate everything, then run: after the first launch nothing can fail."""
+def execute(made: Plan, committed: Callable[[], None]) -> None:
+    """Compile and allocate everything, then run and commit: after the first launch nothing can fail.
+
+    An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
+    """
     with lock:
         loaded: list[Executable | None] = []
         for kernel in made.kernels:
@@ -164,6 +167,7 @@ def execute(made: Plan) -> None:
                 for ref in made.fresh:
                     if ref in memory:
                         _buffers[ref] = memory[ref]
+            committed()
 
 
 def _allocate(made: Plan) -> dict[BufferRef, Buffer]:

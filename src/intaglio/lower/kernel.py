@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from intaglio.core.target import Target
 
-CHUNK: Final = 1 << 17  # elements of work from which a kernel is split among threads
+CHUNK: Final = 1 << 18  # elements of work in a chunk at least: taking one costs a thread some microseconds
 ROWS: Final = 8  # rows of a product's tile
 COLUMNS: Final = 2  # vectors of a product's tile
 ROW_BLOCK: Final = 96  # rows of a product that stay in cache while the columns pass
@@ -421,11 +421,14 @@ class _Kernel:
             return carried
 
         turned = self._turned(places, outer, v, extents)
+        first = outer[0] if outer else v
+        shared_folds = first is not None and any(  # each chunk would compute them again
+            isinstance(n.op, Fold) and not self.emitter.mask(n) & self.emitter.bit(first)
+            for n in toposort([p.value for p in places], enter=lambda n: not isinstance(n.op, Fold))
+        )
         if v is not None and turned is not None:
             self._tiles(places, outer, v, turned, extents, work if split else 0)
-        elif split and work >= 2 * CHUNK and self.target.threads > 1:
-            first = outer[0] if outer else v
-            assert first is not None
+        elif first is not None and split and work >= 2 * CHUNK and self.target.threads > 1 and not shared_folds:
             self._split(first, extents[first], work, outer, v, places, innermost, finish)
         else:
             self._loops(outer, innermost)
@@ -732,9 +735,9 @@ class _Kernel:
         batch_chunk: tuple[Node, Node] | None = None
         column_chunk: tuple[Node, Node] | None = None
         if parallel and batch and sheets[0] > 1 and sheets[0] >= row_blocks:
-            batch_chunk = self._chunk(sheets[0], work // 16, 1)
+            batch_chunk = self._chunk(sheets[0], work // 32, 1)
         elif parallel and row_blocks <= 2 and width >= 4 * COLUMNS * lanes:
-            column_chunk = self._chunk(width, work // 16, COLUMNS * lanes)
+            column_chunk = self._chunk(width, work // 32, COLUMNS * lanes)
 
         def all_columns(start: Node, stop: Node, rest: tuple[int, int]) -> None:
             def body(_: Node, carried: list[Node]) -> list[Node]:

@@ -88,8 +88,11 @@ class Pending:
     def run(self) -> None:
         """Run them, once."""
         if not self.done:
-            engine.execute(self.plan)
-            self.done = True
+            engine.execute(self.plan, self._finish)
+
+    def _finish(self) -> None:
+        """Note that they have run."""
+        self.done = True
 
 
 postponed: Final[list[Pending]] = []  # in the order in which they must run
@@ -262,11 +265,11 @@ class Flush:
         if self.program.statements:
             plan = engine.plan(self.program)
             _run_postponed({ref for kernel in plan.kernels for ref in engine.refs_of(kernel)})
-            engine.execute(plan)
             renamed = plan.renamed
+            engine.execute(plan, lambda: self._commit(renamed))
         else:
             _run_postponed(set(outputs) | {s.ref for s in self.wanted if s.ref is not None})
-        self._commit(renamed)
+            self._commit(renamed)
         return [renamed.get(ref, ref) for ref in outputs]
 
     def build(self) -> list[BufferRef]:
@@ -645,7 +648,7 @@ def _is_constant(root: Node) -> bool:
 
 
 def _references(order: list[Node], roots: list[Node]) -> dict[Node, int]:
-    """The references to each node that the slice accounts for (in a frame of its own: its loop variables hold nodes too)."""
+    """The references to a node that a slice accounts for; a function, since its loop variables hold nodes too."""
     expected: dict[Node, int] = dict.fromkeys(order, _OVERHEAD)
     for node in order:
         for source in node.src:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINE = re.compile(
-    r"\*\*\* CPU +(\d+) (E_\w+) +arg +(\d+) mem +[\d.]+ GB tm +[\d.]+us +[\d.]+ GFLOPS +[\d.]+ GB/s \['mul', 'add'\] (first run|replay)"
+    r"\*\*\* CPU +(\d+) (E_\w+) +arg +(\d+) mem +[\d.]+ GB tm +[\d.]+us +[\d.]+ GFLOPS +[\d.]+ GB/s "
+    r"\['mul', 'add'\] (first run|replay)"
 )
 
 

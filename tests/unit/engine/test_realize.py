@@ -1,0 +1,73 @@
+"""Running a plan: failures and interrupts leave every write applied once or not at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from intaglio import Tensor
+from intaglio.core.trace import GlobalCounters
+from intaglio.engine import debug
+from intaglio.engine.devices import Device, device_of
+
+
+def test_an_interrupt_while_kernels_run_is_delivered_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = Tensor([1.0, 2.0])
+    t += 1
+    launch = debug.launch
+
+    def interrupted(device: Device, run: Any) -> None:
+        launch(device, run)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(debug, "launch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        t.realize()
+    monkeypatch.undo()
+    assert t.tolist() == [2.0, 3.0]
+
+
+def test_an_interrupt_while_postponed_kernels_run_does_not_run_them_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = Tensor([1.0, 2.0])
+    t += 1
+    t.kernelize()
+    launch = debug.launch
+
+    def interrupted(device: Device, run: Any) -> None:
+        launch(device, run)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(debug, "launch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        t.realize()
+    monkeypatch.undo()
+    assert t.tolist() == [2.0, 3.0]
+
+
+def test_a_refused_allocation_leaves_the_write_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = Tensor([1.0, 2.0, 3.0])
+    t[1:] = t[:-1] * 2 + t.sum()
+    monkeypatch.setattr(device_of("CPU"), "allocate", lambda nbytes: (_ for _ in ()).throw(MemoryError(nbytes)))
+    with pytest.raises(MemoryError):
+        t.realize()
+    monkeypatch.undo()
+    GlobalCounters.reset()
+    assert t.tolist() == [1.0, 8.0, 10.0]
+    assert GlobalCounters.launch_count == 1
+
+
+def test_a_kernel_that_does_not_compile_leaves_the_write_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = Tensor([1.0, 2.0, 3.0])
+    t += 5
+
+    def refuse(ast: object) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(device_of("CPU"), "load", refuse)
+    with pytest.raises(RuntimeError, match="no compiler"):
+        t.realize()
+    monkeypatch.undo()
+    assert t.tolist() == [6.0, 7.0, 8.0]

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
-from intaglio.ops.elementwise import Cast, Elementwise
+from intaglio.ops.elementwise import Cast, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
 from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
-from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, window
+from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, const, iota, window
+from intaglio.ops.movement import expand, reshape, shrink
 from intaglio.schedule.program import Repeat, Statement, Write
 
 PLAIN: Final = (0, 1, -1, 2, 0.5)  # literals that stay in the text: they simplify
@@ -102,8 +104,8 @@ class _Builder:
         """A window on a buffer; a byte offset that is not 0 becomes an argument."""
         item = view.dtype.itemsize
         shift = view.offset % item
-        if any(s % item for s, n in zip(view.strides, view.shape, strict=True) if n > 1):
-            raise NotImplementedError("a view whose strides are no multiple of its item size")
+        if _is_crooked(view):
+            raise InternalError("schedule: the strides of a kernel's window must be multiples of its item size")
         strides = tuple(s if n > 1 else 0 for s, n in zip(view.strides, view.shape, strict=True))
         pointer = self.param(ref, view.dtype, shift)
         start = view.offset - shift
@@ -129,7 +131,10 @@ class _Builder:
             match op:
                 case Window(view=view) if isinstance(node.src[0].op, Buffer):
                     offset = done[node.src[1]] if len(node.src) > 1 else None
-                    done[node] = self.place(view, node.src[0].op.ref, offset)
+                    if _is_crooked(view):
+                        done[node] = _from_bytes(self.place(_bytes_of(view), node.src[0].op.ref, offset), view)
+                    else:
+                        done[node] = self.place(view, node.src[0].op.ref, offset)
                     self.nbytes += node.nbytes
                 case Range():
                     done[node] = make(
@@ -164,7 +169,13 @@ class _Builder:
         value = self.value(statement.value)
         indices = tuple(self.value(i) for i in statement.indices)
         offset = self.value(statement.offset) if statement.offset is not None else None
-        target = self.place(statement.view, statement.ref, offset)
+        view = statement.view
+        if _is_crooked(view):
+            view, value = _bytes_of(view), _to_bytes(value)
+            rank = indices[0].rank if indices else 0
+            wide = (*value.shape[:rank],) if indices else ()
+            indices = tuple(expand(i, wide) if i.shape != wide else i for i in indices)
+        target = self.place(view, statement.ref, offset)
         self.nbytes += value.nbytes
         if indices or statement.combine != "set":
             return make(StoreAt(statement.combine), target, value, *indices)
@@ -190,3 +201,42 @@ def _offsets(statements: list[Statement]) -> set[Node]:
                     if write.offset is not None:
                         roots.append(write.offset)
     return set(toposort(roots))
+
+
+def _is_crooked(view: View) -> bool:
+    """Whether elements of a view lie at distances that are no multiple of their size (rows of bytes seen as words)."""
+    item = view.dtype.itemsize
+    return any(s % item for s, n in zip(view.strides, view.shape, strict=True) if n > 1)
+
+
+def _bytes_of(view: View) -> View:
+    """A view's bytes, along a last axis."""
+    return View(dtypes.uint8, (*view.shape, view.dtype.itemsize), (*view.strides, 1), view.offset)
+
+
+def _word(dtype: DType) -> DType:
+    """The unsigned integer of a dtype's size."""
+    return {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}[dtype.bits]
+
+
+def _from_bytes(pieces: Node, view: View) -> Node:
+    """Elements put together from their bytes."""
+    word = _word(view.dtype)
+    total: Node | None = None
+    for k in range(view.dtype.itemsize):
+        bounds = (*((0, n) for n in view.shape), (k, k + 1))
+        piece = cast(reshape(shrink(pieces, bounds), view.shape), word)
+        moved = shl(piece, const(word, 8 * k)) if k else piece
+        total = moved if total is None else or_(total, moved)
+    assert total is not None
+    return bitcast(total, view.dtype)
+
+
+def _to_bytes(value: Node) -> Node:
+    """Elements taken apart into bytes, along a last axis."""
+    word = _word(value.dtype)
+    size = value.dtype.itemsize
+    shape = (*value.shape, size)
+    wide = expand(reshape(bitcast(value, word), (*value.shape, 1)), shape)
+    place = expand(reshape(cast(iota(size), word), (1,) * value.rank + (size,)), shape)
+    return cast(and_(shr(wide, mul(place, const(word, 8))), const(word, 255)), dtypes.uint8)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from intaglio.ir.view import View
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -396,15 +398,12 @@ def _overlaps_itself(item: Item) -> bool:
         size *= extent
     if size == 1:
         return False
-    low, high = _bytes_of(dtype, shape, strides)
+    target = View(dtype, shape, strides, item.offset)
     for step, hole in kind.reads:
         if step.storage is not storage:
             continue
-        offset = int(item.holes[hole])
-        if (offset, step.dtype, step.shape, step.strides) == (item.offset, dtype, shape, strides):
-            continue
-        first, end = _bytes_of(step.dtype, step.shape, step.strides)
-        if offset + first < item.offset + high and item.offset + low < offset + end:
+        read = View(step.dtype, step.shape, step.strides, int(item.holes[hole]))
+        if read != target and read.overlaps(target):
             return True
     return False
 

@@ -483,7 +483,7 @@ class Flush:
                 return reroll.Item(entry.sequence, kind, entry.offset, entry.holes)
             case Entry(indices=()) if entry.combine == "set":
                 found = of_node(entry.value, realized)
-                if found is None or not supports(found[0]):
+                if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
                     return None
                 view = entry.view
                 kind = self._kind(storage, view.dtype, view.shape, view.strides, found[0])
@@ -691,6 +691,16 @@ def _cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
         return pattern
     last = Step("op", dtype, op=Cast(dtype), src=(len(pattern.steps) - 1,))  # pyright: ignore[reportArgumentType]
     return Pattern((*pattern.steps, last))
+
+
+def _is_on_grid(view: View, pattern: Pattern, holes: tuple[Hole, ...]) -> bool:
+    """Whether all elements that a write touches lie at multiples of their size (those that do not are not rolled)."""
+    if any(place % view.dtype.itemsize for place in (view.offset, *view.strides)):
+        return False
+    return not any(
+        int(holes[hole]) % step.dtype.itemsize or any(s % step.dtype.itemsize for s in step.strides)
+        for step, hole in pattern.reads
+    )
 
 
 def _no_reads(storage: Storage, view: View) -> Node:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="TensorBase")
 NUMBERS: Final = {int: Skeleton(dtypes.int64), float: Skeleton(dtypes.float32)}  # weak: cast at the op that takes them
 LONG: Final = 4096  # pending entries from which each write looks whether the bound is reached
+CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
 LARGEST_HOLES: Final = 64
 
@@ -143,7 +144,9 @@ class TensorBase(ScalarHandle):
         found = self._element
         if found is None:
             storage, view = self._place()
-            found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, view.shape)
+            crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
+            shape = CROOKED if crooked else view.shape
+            found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
         return found
 
     def __getitem__(self: T, index: object) -> T:

@@ -5,8 +5,12 @@ static inline int64_t truncate(double x, int bits) {
   int inside = (bits == 32 ? x > low : x >= low) && x < limit;
   return inside ? (int64_t)x : bits == 32 ? INT32_MIN : INT64_MIN;
 }
-static inline int64_t shr(int64_t a, uint64_t n, int width) { return n < (uint64_t)width ? a >> n : a < 0 ? -1 : 0; }
-static inline int64_t shl(int64_t a, uint64_t n, int width) { return n < (uint64_t)width ? (int64_t)((uint64_t)a << n) : 0; }
+static inline int64_t shr(int64_t a, uint64_t n, int width) {
+  return n < (uint64_t)width ? a >> n : a < 0 ? -1 : 0;
+}
+static inline int64_t shl(int64_t a, uint64_t n, int width) {
+  return n < (uint64_t)width ? (int64_t)((uint64_t)a << n) : 0;
+}
 #define bits(to, from, x) ((union { from a; to b; }){.a = (x)}.b)
 
 void r_3_4_4_4(const float *data0, float *data1) {

@@ -11,6 +11,11 @@ from intaglio import Tensor
 if TYPE_CHECKING:
     import random
 
+STATEMENTS = (
+    *("view",) * 3, *("write_number",) * 2, *("write_value",) * 2, *("in_place",) * 2, "advanced", "mask", "overlap",
+    *("compute",) * 2, "read", "forget", "make", *("loop",) * 2, "assign", "reduce", "swap", "recurrence", "bits",
+    "take", "lazy_index",
+)  # fmt: skip
 DTYPES = (np.int32, np.int64, np.float32, np.uint8, np.int16)
 
 
@@ -101,16 +106,7 @@ class Programs:
 
     def step(self) -> None:
         """One random statement."""
-        getattr(
-            self,
-            self.rng.choice(
-                (
-                    "view", "view", "view", "write_number", "write_number", "write_value", "write_value", "in_place", "in_place",
-                    "advanced", "mask", "overlap", "compute", "compute", "read", "forget", "make", "loop", "loop", "assign", "reduce",
-                    "swap", "recurrence", "bits", "take", "lazy_index",
-                )
-            ),
-        )()  # fmt: skip
+        getattr(self, self.rng.choice(STATEMENTS))()
 
     def view(self) -> None:
         """A view of something."""

@@ -174,7 +174,7 @@ def _pull_put(node: Node, combine: str, ct: Node) -> Cotangents:
 
 
 def spread(view: View, ct: Node, size: int) -> Node:
-    """The transpose of reading a view: a flat array of `size` elements with the cotangent added where the view reads."""
+    """The transpose of reading a view: a flat array of `size` elements, the cotangent where the view reads."""
     item = view.dtype.itemsize
     repeated = tuple(a for a, (n, s) in enumerate(zip(view.shape, view.strides, strict=True)) if s == 0 or n == 1)
     ct = reduce("sum", ct, repeated)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import toposort
 
 if TYPE_CHECKING:
-    from intaglio.ir.node import Node
+    from intaglio.ir.node import Node, Op
 
 Number: TypeAlias = int | float | bool
 Value: TypeAlias = "Number | list[Number]"
@@ -124,22 +124,22 @@ class _Machine:
         op = node.op
         match op.name:
             case "const":
-                return op.value
+                return _field(op, "value")
             case "arg":
-                dtype: DType = op.of
-                return dtype.from_bits(self.slots[op.slot] & ((1 << dtype.bits) - 1))
+                dtype: DType = _field(op, "of")
+                return dtype.from_bits(self.slots[int(_field(op, "slot"))] & ((1 << dtype.bits) - 1))
             case "chunk":
-                return 0 if op.which == "begin" else self.chunks
+                return 0 if _field(op, "which") == "begin" else self.chunks
             case "iota":
-                return list(range(op.n))
+                return list(range(_field(op, "n")))
             case "carried" | "final":
-                return self.carried[node.src[0]][op.k]
+                return self.carried[node.src[0]][int(_field(op, "k"))]
             case "load":
                 return self.load(node)
             case "expand":
                 return _spread(self.value(node.src[0]), node.shape)
             case "across":
-                return self.across(node, op.kind)
+                return self.across(node, _field(op, "kind"))
             case _:
                 return self.elementwise(node)
 
@@ -161,7 +161,7 @@ class _Machine:
             return node.dtype.convert(values[0], types[0])  # pyright: ignore[reportArgumentType] -- one lane is a number
         if name == "bitcast":
             return node.dtype.from_bits(types[0].to_bits(values[0]))  # pyright: ignore[reportArgumentType]
-        evaluate: Evaluate = node.op.evaluate
+        evaluate: Evaluate = _field(node.op, "evaluate")
         return node.dtype.wrap(evaluate(*values))
 
     def across(self, node: Node, kind: str) -> Number:
@@ -176,12 +176,14 @@ class _Machine:
 
     def address(self, pointer: Node) -> int:
         """Where a parameter or scratch memory begins."""
-        slot = getattr(pointer.op, "slot", None)
+        slot: int | None = getattr(pointer.op, "slot", None)
         if slot is not None:
             return self.slots[slot]
         scratch = self.locals.get(pointer)
         if scratch is None:
-            scratch = self.locals[pointer] = ctypes.create_string_buffer(pointer.op.size * pointer.dtype.itemsize)
+            scratch = self.locals[pointer] = ctypes.create_string_buffer(
+                _field(pointer.op, "size") * pointer.dtype.itemsize
+            )
         return ctypes.addressof(scratch)
 
     def places(self, index: Value, lanes: int) -> list[int]:
@@ -248,3 +250,8 @@ def _matching(code: Sequence[Node]) -> dict[int, int]:
             start = stack.pop()
             found[start], found[place] = place, start
     return found
+
+
+def _field(op: Op, name: str) -> Any:
+    """An attribute of an op; the ops are declared in a layer above this one."""
+    return getattr(op, name)

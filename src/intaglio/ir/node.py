@@ -44,9 +44,8 @@ class Op:
                 raise InternalError(f"op: the name {cls.name!r} is taken by {other.__qualname__}")
             Op.registry[cls.name] = cls
 
-    def infer(self, *src: Node) -> Result:
-        """The dtype and shape of the node with these inputs; raises when they do not fit."""
-        raise NotImplementedError(type(self).__name__)
+    # The dtype and shape of the node with these inputs; raises when they do not fit. Each op takes its own inputs.
+    infer: ClassVar[Callable[..., Result]]
 
 
 class Node:

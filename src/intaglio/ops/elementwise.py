@@ -29,13 +29,10 @@ class Elementwise(Op):
     primitive: ClassVar[bool] = True  # every renderer spells it; others are decomposed
     commutative: ClassVar[bool] = False
 
-    def evaluate(self, *values: Number) -> Number:
-        """The reference meaning on Python numbers (the caller wraps the result to the dtype)."""
-        raise NotImplementedError(self.name)
-
-    def vjp(self, ct: Node, out: Node, *src: Node) -> Gradients:
-        """The cotangents of the inputs, given that of the output."""
-        raise NotImplementedError(self.name)
+    # The reference meaning on Python numbers (the caller wraps the result to the dtype), and the cotangents of the
+    # inputs given that of the output. Each op takes its own inputs.
+    evaluate: ClassVar[Callable[..., Number]]
+    vjp: ClassVar[Callable[..., Gradients]]
 
     def decompose(self, *src: Node) -> Node:
         """The same value by primitive ops."""
@@ -245,7 +242,7 @@ class Div(Binary):
 
 
 class FloorDiv(Binary):
-    """The quotient rounded down. Integers: x // 0 is 0, the lowest by -1 wraps. Floats: floor(x / y), as NumPy near 0."""
+    """The quotient rounded down. Integers: x // 0 is 0, the lowest by -1 wraps. Floats as NumPy."""
 
     name: ClassVar[str] = "floor_div"
 
@@ -574,11 +571,16 @@ class Log2(_Function):
         return (div(ct, mul(x, const(x.dtype, math.log(2)))),)
 
 
+def _log1p(x: float) -> float:
+    """log(1 + x) with its edge at -1."""
+    return -math.inf if x == -1 else math.log1p(x)
+
+
 class Log1p(_Function):
     """log(1 + x), exact near 0."""
 
     name: ClassVar[str] = "log1p"
-    of = staticmethod(lambda x: -math.inf if x == -1 else math.log1p(x))
+    of = staticmethod(_log1p)
 
     def vjp(self, ct: Node, out: Node, x: Node) -> Gradients:
         return (div(ct, add(x, const(x.dtype, 1))),)
@@ -644,11 +646,16 @@ class Atan(_Function):
         return (div(ct, add(mul(x, x), const(x.dtype, 1))),)
 
 
+def _sinh(x: float) -> float:
+    """The hyperbolic sine, infinite where it overflows."""
+    return math.sinh(x) if abs(x) < 709 else math.copysign(math.inf, x) if x == x else x
+
+
 class Sinh(_Function):
     """The hyperbolic sine."""
 
     name: ClassVar[str] = "sinh"
-    of = staticmethod(lambda x: math.sinh(x) if abs(x) < 709 else math.copysign(math.inf, x) if x == x else x)
+    of = staticmethod(_sinh)
 
     def vjp(self, ct: Node, out: Node, x: Node) -> Gradients:
         return (mul(ct, cosh(x)),)
@@ -694,11 +701,16 @@ class Acosh(_Function):
         return (div(ct, sqrt(sub(mul(x, x), const(x.dtype, 1)))),)
 
 
+def _atanh(x: float) -> float:
+    """The inverse of tanh with its edges at 1 and -1."""
+    return math.copysign(math.inf, x) if abs(x) == 1 else math.atanh(x)
+
+
 class Atanh(_Function):
     """The inverse of tanh; an infinity at 1 and -1."""
 
     name: ClassVar[str] = "atanh"
-    of = staticmethod(lambda x: math.copysign(math.inf, x) if abs(x) == 1 else math.atanh(x))
+    of = staticmethod(_atanh)
 
     def vjp(self, ct: Node, out: Node, x: Node) -> Gradients:
         return (div(ct, sub(const(x.dtype, 1), mul(x, x))),)
@@ -732,9 +744,9 @@ class Pow(Binary):
 
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
         one, none = const(x.dtype, 1), const(x.dtype, 0)
-        base = where(eq(y, none), none, mul(y, pow(x, sub(y, one))))
-        power = where(le(x, none), none, mul(out, log(where(le(x, none), one, x))))
-        return mul(ct, base), mul(ct, power)
+        base = where(eq(y, none), none, mul(y, power(x, sub(y, one))))
+        slope = where(le(x, none), none, mul(out, log(where(le(x, none), one, x))))
+        return mul(ct, base), mul(ct, slope)
 
 
 class Atan2(Binary):
@@ -957,7 +969,7 @@ def cosh(x: Node) -> Node:
     return make(COSH, x)
 
 
-def pow(x: Node, y: Node) -> Node:
+def power(x: Node, y: Node) -> Node:
     """x ** y of floats."""
     return make(POW, x, y)
 

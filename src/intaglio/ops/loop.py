@@ -75,7 +75,9 @@ class Kernel(Statement):
 
 
 class Store(Statement):
-    """KERNEL: src (window, value): every element of the window takes the value at the same position.
+    """A write to memory.
+
+    KERNEL: src (window, value): every element of the window takes the value at the same position.
     LINEAR: src (pointer, index, value[, mask]).
     """
 
@@ -115,7 +117,7 @@ class Chunk(Op):
 
 @dataclass(frozen=True, slots=True)
 class Loop(Op):
-    """The start of a loop; the node is the counter's value. src: (start, stop, step, init, ...): one init a carried value."""
+    """The start of a loop; the node is the counter's value. src: (start, stop, step, init of a carried value, ...)."""
 
     uid: int
     name: ClassVar[str] = "loop"

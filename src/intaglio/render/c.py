@@ -53,7 +53,8 @@ HELPERS: Final = {
     ),
     "mod": (
         "static inline int64_t mod(int64_t a, int64_t b) {\n"
-        "  if (b == 0 || b == -1) return 0;\n  int64_t r = a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n}"
+        "  if (b == 0 || b == -1) return 0;\n  int64_t r = a % b;\n"
+        "  return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n}"
     ),
     "float_mod": (
         "static inline double float_mod(double a, double b) {\n  double r = fmod(a, b);\n"
@@ -64,8 +65,14 @@ HELPERS: Final = {
         "  double r = fmod(a, b), q = (a - r) / b;\n  if (r != 0 && (r < 0) != (b < 0)) q -= 1;\n"
         "  double f = floor(q);\n  if (q - f > 0.5) f += 1;\n  return q != 0 ? f : copysign(0.0, a / b);\n}"
     ),
-    "shl": "static inline int64_t shl(int64_t a, uint64_t n, int width) { return n < (uint64_t)width ? (int64_t)((uint64_t)a << n) : 0; }",
-    "shr": "static inline int64_t shr(int64_t a, uint64_t n, int width) { return n < (uint64_t)width ? a >> n : a < 0 ? -1 : 0; }",
+    "shl": (
+        "static inline int64_t shl(int64_t a, uint64_t n, int width) {\n"
+        "  return n < (uint64_t)width ? (int64_t)((uint64_t)a << n) : 0;\n}"
+    ),
+    "shr": (
+        "static inline int64_t shr(int64_t a, uint64_t n, int width) {\n"
+        "  return n < (uint64_t)width ? a >> n : a < 0 ? -1 : 0;\n}"
+    ),
     "truncate": (
         "static inline int64_t truncate(double x, int bits) {\n"
         "  double limit = bits == 32 ? 2147483648.0 : 9223372036854775808.0;\n"
@@ -164,7 +171,7 @@ class _Writer:
             return "true" if value else "false"
         if not dtype.is_float:
             if dtype.bits == 64 and not -(1 << 31) <= value < 1 << 31:
-                return f"{int(value)}" + ("ULL" if dtype.is_unsigned else "LL" if value != dtype.min else "LL")
+                return f"{int(value)}" + ("ULL" if dtype.is_unsigned else "LL")
             return str(int(value))
         number = float(value)
         suffix = "f" if dtype.bits <= 32 else ""
@@ -181,7 +188,7 @@ class _Writer:
             raise InternalError("c: vectors have no spelling here")
         match op:
             case Loop():
-                names = []
+                names: list[str] = []
                 for init in node.src[3:]:
                     name = self.fresh("acc")
                     self.say(f"{self.type(init.dtype)} {name} = {self.value(init)};")

@@ -385,12 +385,8 @@ class _Writer:
         while lanes > 1:
             half = lanes // 2
             full = self.type(vector.dtype, (lanes,))
-            low = self.fresh(
-                f"shufflevector {full} {name}, {full} poison, <{half} x i32> <{', '.join(f'i32 {k}' for k in range(half))}>"
-            )
-            high = self.fresh(
-                f"shufflevector {full} {name}, {full} poison, <{half} x i32> <{', '.join(f'i32 {k + half}' for k in range(half))}>"
-            )
+            low = self.fresh(f"shufflevector {full} {name}, {full} poison, {_places(range(half))}")
+            high = self.fresh(f"shufflevector {full} {name}, {full} poison, {_places(range(half, lanes))}")
             name = self.combine(kind, vector.dtype, (half,), low, high)
             lanes = half
         return self.fresh(f"extractelement {self.type(vector.dtype, (1,))} {name}, i32 0")
@@ -608,7 +604,7 @@ class _Writer:
         return result
 
     def shift(self, name: str, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> str:
-        """A shift; by the width or more (or less than 0), what is left is 0, or -1 for negative numbers to the right."""
+        """A shift; by the width or more (or less than 0) 0 is left, or -1 of negative numbers to the right."""
         kind, flag = self.type(dtype, shape), self.type(dtypes.bool, shape)
         zero = self.splat(dtype, 0, shape)
         fits = self.fresh(f"icmp ult {kind} {y}, {self.splat(dtype, dtype.bits, shape)}")
@@ -636,7 +632,7 @@ class _Writer:
             zero = "zeroinitializer" if shape else self.literal(source, 0)
             return self.fresh(f"{'fcmp une' if source.is_float else 'icmp ne'} {a} {x}, {zero}")
         if source.is_float and to.is_float:
-            if to in NARROW and (source in NARROW or to is dtypes.bfloat16 and source is dtypes.float64):
+            if to in NARROW and (source in NARROW or (to is dtypes.bfloat16 and source is dtypes.float64)):
                 return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
             return self.fresh(f"{'fpext' if to.bits > source.bits else 'fptrunc'} {a} {x} to {b}")
         if source.is_float:
@@ -694,7 +690,8 @@ class _Writer:
         magnitude = self.fresh(f"and {word} {wide}, {self.splat(dtypes.int32, 0x7F, shape)}")
         bits = self.fresh(f"shl {word} {magnitude}, {self.splat(dtypes.int32, shift, shape)}")
         value = self.fresh(
-            f"fmul {real} {self.fresh(f'bitcast {word} {bits} to {real}')}, {self.splat(dtypes.float32, 2.0**-scale, shape)}"
+            f"fmul {real} {self.fresh(f'bitcast {word} {bits} to {real}')}, "
+            f"{self.splat(dtypes.float32, 2.0**-scale, shape)}"
         )
         if source is dtypes.float8_e4m3:
             odd = self.fresh(f"icmp eq {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
@@ -743,3 +740,8 @@ class _Writer:
         nan = self.fresh(f"fcmp uno {real} {x}, {x}")
         kept = self.fresh(f"select {flag} {nan}, {word} {number(0x7F if top == 0x7F else 0x7E)}, {word} {kept}")
         return self.fresh(f"trunc {word} {self.fresh(f'or {word} {kept}, {sign}')} to {self.type(to, shape)}")
+
+
+def _places(places: range) -> str:
+    """The mask of a shuffle."""
+    return f"<{len(places)} x i32> <{', '.join(f'i32 {k}' for k in places)}>"

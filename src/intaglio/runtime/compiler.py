@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.errors import InternalError
 from intaglio.core.target import Target
 from intaglio.runtime import elf
 
 if TYPE_CHECKING:
-    from llvmlite import binding as llvm
-
     from intaglio.runtime.disk_cache import DiskCache
 
 _lock: Final = threading.RLock()
@@ -24,19 +22,20 @@ class _Host:
     """LLVM set up for the machine that this runs on."""
 
     def __init__(self) -> None:
-        from llvmlite import binding as llvm
+        from llvmlite import binding
 
+        llvm: Any = binding  # its annotations are partial: this class is the one place that calls it
         self.llvm: Final = llvm
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.cpu: Final[str] = llvm.get_host_cpu_name()
         self.features: Final[str] = llvm.get_host_cpu_features().flatten()
         triple = llvm.Target.from_default_triple()
-        self.machine: Final[llvm.TargetMachine] = triple.create_target_machine(
+        self.machine: Final[Any] = triple.create_target_machine(
             cpu=self.cpu, features=self.features + ",-prefer-256-bit", opt=2, reloc="pic", codemodel="small"
         )
         jit_machine = triple.create_target_machine(cpu=self.cpu, features=self.features, opt=2)
-        self.jit: Final = llvm.create_lljit_compiler(jit_machine)
+        self.jit: Final[Any] = llvm.create_lljit_compiler(jit_machine)
         self.loaded: int = 0
 
 
@@ -74,7 +73,7 @@ def load_object(data: bytes, symbol: str) -> int:
         if elf.is_supported():
             try:
                 return elf.load(data, symbol)
-            except elf.Unsupported:
+            except elf.UnsupportedError:
                 pass  # LLVM's linker knows every relocation
         host = _host()
         host.loaded += 1

@@ -1,6 +1,6 @@
 """Object files loaded into this process: sections copied into shared arenas, relocations applied, then made executable.
 
-Loading by LLVM's own linker maps memory for each object, of which a process may have some 30 000; arenas have no such limit.
+LLVM's own linker maps memory for each object, of which a process may have some 30 000; arenas have no such limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READ_EXECUTE: Final = 5
 ALLOCATED, NO_BITS = 2, 8
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """An object that this loader cannot place (the caller falls back to LLVM's linker)."""
 
 
@@ -53,7 +53,7 @@ def _external(name: str) -> int:
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
         except AttributeError:
             continue
-    raise Unsupported(name)
+    raise UnsupportedError(name)
 
 
 def is_supported() -> bool:
@@ -72,10 +72,10 @@ def _machine() -> str:
 def load(data: bytes, symbol: str) -> int:
     """The address of a function of an x86-64 ELF object, placed and ready to run.
 
-    Raises: Unsupported if the object has relocations or symbols that are not known here.
+    Raises: UnsupportedError if the object has relocations or symbols that are not known here.
     """
     if data[:4] != b"\x7fELF" or data[18:20] != b"\x3e\x00":
-        raise Unsupported("not an x86-64 ELF object")
+        raise UnsupportedError("not an x86-64 ELF object")
     sections = _sections(data)
     image, places = _place(data, sections)
     names = _symbols(data, sections)
@@ -92,11 +92,11 @@ def load(data: bytes, symbol: str) -> int:
     offset = base - arena.base
     arena.pages[offset : offset + total] = bytes(image)
     if _libc().mprotect(base, -(-total // PAGE) * PAGE, READ_EXECUTE):
-        raise Unsupported("pages cannot be made executable")
+        raise UnsupportedError("pages cannot be made executable")
     for name, (section, value) in names.values():
         if name == symbol and section in places:
             return base + places[section] + value
-    raise Unsupported(symbol)
+    raise UnsupportedError(symbol)
 
 
 def _reserve(size: int) -> tuple[int, _Arena]:
@@ -171,7 +171,7 @@ def _relocate(
             name, (section, value) = names[how >> 32]
             target = places[section] + value if section in places else stubs.get(name)
             if target is None:
-                raise Unsupported(name)
+                raise UnsupportedError(name)
             place = places[info] + at
             match how & 0xFFFFFFFF:
                 case 1:
@@ -179,4 +179,4 @@ def _relocate(
                 case 2 | 4:
                     struct.pack_into("<i", image, place, target + addend - place)
                 case other:
-                    raise Unsupported(f"relocation {other}")
+                    raise UnsupportedError(f"relocation {other}")

@@ -39,7 +39,7 @@ SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctype
 
 
 @cache
-def _driver(compiler: Compiler) -> ctypes._CFunctionType:  # pyright: ignore[reportPrivateUsage] -- ctypes names it so
+def _driver(compiler: Compiler) -> ctypes._CFunctionType:
     """The native loop over a table."""
     address, _ = compiler.load(DRIVER, "run_table")
     return SIGNATURE(address)
@@ -62,11 +62,13 @@ class Table:
             rows.extend((address, base + 8 * start, chunks))
         self._slots: Final = slots
         self._rows: Final = rows
-        self._launches: Final = [(address, base + 8 * start, chunks) for (address, _, chunks), start in zip(launches, starts, strict=True)]
+        self._launches: Final = [
+            (address, base + 8 * start, chunks) for (address, _, chunks), start in zip(launches, starts, strict=True)
+        ]
         self.count: Final = len(launches)
 
     def run(self, threads: int) -> None:
-        """Run all in order: kernels in one piece by one native call, those in chunks by several threads if there are."""
+        """Run all in order: kernels in one piece by one native call, those in chunks by several threads."""
         shared = [k for k, (_, _, chunks) in enumerate(self._launches) if chunks > 1] if threads > 1 else []
         start = 0
         for place in (*shared, self.count):

@@ -91,7 +91,13 @@ class _Materialize:
     """The choice of buffers for one statement."""
 
     def __init__(
-        self, device: str, fresh: set[BufferRef], done: dict[Node, Node], shared: set[Node], out: list[Statement], read: set[BufferRef]
+        self,
+        device: str,
+        fresh: set[BufferRef],
+        done: dict[Node, Node],
+        shared: set[Node],
+        out: list[Statement],
+        read: set[BufferRef],
     ) -> None:
         self.device: Final = device
         self.fresh: Final = fresh
@@ -319,12 +325,14 @@ Ways = dict[tuple[Axes, tuple[int, ...]], None]
 
 
 class _Contexts:
-    """How the position of each value follows from the loops around it, from the root down; what would be repeated is chosen.
+    """How each value's position follows from the loops around it, from the root down; what would be repeated is chosen.
 
     A way is (for each axis the loops it depends on, the loops in order). A value with a buffer starts loops of its own.
     """
 
-    def __init__(self, root: Node, order: list[Node], done: dict[Node, Node], chosen: set[Node], shared: set[Node]) -> None:
+    def __init__(
+        self, root: Node, order: list[Node], done: dict[Node, Node], chosen: set[Node], shared: set[Node]
+    ) -> None:
         self.root: Final = root
         self.order: Final = order
         self.done: Final = done
@@ -397,24 +405,30 @@ def _inputs(
                     around.append(own)
                 else:
                     inner.append(next(free))
-            used = frozenset().union(*axes) if axes else nothing
+            used = _union(axes)
             around = [loop for loop in loops if loop in used] + around[len(loops) :]
             return [(x, tuple(inner), tuple(around))]
         case Take():
             x, *indices = node.src
             rank = indices[0].rank
-            lead = frozenset().union(*axes[:rank]) if rank else nothing
+            lead = _union(axes[:rank])
             given: list[tuple[Node, Axes, tuple[int, ...]]] = [(i, axes[:rank], loops) for i in indices]
             return [*given, (x, (lead,) * len(indices) + axes[rank:], loops)]
         case _:
-            every = frozenset().union(*axes) if axes else nothing
+            every = _union(axes)
             return [(s, (every,) * s.rank, loops) for s in node.src]
+
+
+def _union(axes: Axes) -> frozenset[int]:
+    """All loops that some axes depend on."""
+    total: frozenset[int] = frozenset()
+    return total.union(*axes)
 
 
 def _reshaped(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> Axes:
     """The loops of each axis before a reshape, given those after: runs of axes of equal size depend on each other."""
     if 0 in old:
-        every: frozenset[int] = frozenset().union(*axes) if axes else frozenset()
+        every = _union(axes)
         return (every,) * len(old)
     result: list[frozenset[int]] = []
     j = 0
@@ -444,7 +458,7 @@ def _reshaped(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> Axes:
 def _outermost(ways: Ways) -> bool:
     """Whether the loops that a value's position depends on are the outermost ones around it: it is computed once."""
     for axes, loops in ways:
-        used: frozenset[int] = frozenset().union(*axes) if axes else frozenset()
+        used = _union(axes)
         mine = tuple(loop for loop in loops if loop in used)
         if mine != loops[: len(mine)]:
             return False

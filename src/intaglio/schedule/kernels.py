@@ -129,12 +129,12 @@ class _Builder:
                 continue
             op = node.op
             match op:
-                case Window(view=view) if isinstance(node.src[0].op, Buffer):
+                case Window(view=view) if isinstance(source := node.src[0].op, Buffer):
                     offset = done[node.src[1]] if len(node.src) > 1 else None
                     if _is_crooked(view):
-                        done[node] = _from_bytes(self.place(_bytes_of(view), node.src[0].op.ref, offset), view)
+                        done[node] = _from_bytes(self.place(_bytes_of(view), source.ref, offset), view)
                     else:
-                        done[node] = self.place(view, node.src[0].op.ref, offset)
+                        done[node] = self.place(view, source.ref, offset)
                     self.nbytes += node.nbytes
                 case Range():
                     done[node] = make(

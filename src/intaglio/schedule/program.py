@@ -44,9 +44,9 @@ class CopyTo(Op):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write: the elements of `view` of `ref` take `value` (same shape and dtype), all of it computed before any is stored.
+    """One write: the elements of `view` of `ref` take `value`, all of it computed before any is stored.
 
-    With `indices`, the leading axes of the view are indexed: value has shape J + view.shape[k:], combined as `Put` says.
+    With `indices`, the view's leading axes are indexed: value has shape J + view.shape[k:], combined as `Put` says.
     `offset` (a byte offset node) is only used in a `Repeat`'s body.
     """
 

@@ -90,8 +90,8 @@ class Whole:
         self.read: Final = read
         self.ref: Final = ref
         kind = run.kind
-        self.n: Final = len(run.offsets)
-        self.offsets: Final[Integers] = np.asarray(run.offsets, np.int64)
+        self.offsets: Final[Integers] = np.asarray(run.offsets, np.int64) if run.places is None else run.places
+        self.n: Final = len(self.offsets)
         self.columns: Final[dict[int, list[Hole]]] = {}
         self.whole: Final[dict[int, Integers]] = {}
         hole = 0

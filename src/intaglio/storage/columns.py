@@ -107,7 +107,7 @@ def affine(column: Integers, nest: Nest) -> Affine | None:
     for axis, extent in enumerate(nest.extents):
         step = 0
         if extent > 1:
-            place = list(origin)
+            place = [0] * len(origin)
             place[axis] = 1
             step = int(block[tuple(place)]) - int(block[origin])
         coefficients.append(step)
@@ -130,7 +130,7 @@ def affine_floats(column: NDArray[np.float64], nest: Nest, dtype: DType) -> Affi
         for axis, extent in enumerate(nest.extents):
             step = 0.0
             if extent > 1:
-                place = list(origin)
+                place = [0] * len(origin)
                 place[axis] = 1
                 step = float(block[tuple(place)]) - float(block[origin])
             coefficients.append(step)

@@ -25,7 +25,6 @@ from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll
 from intaglio.storage.batch import batch, supports
 from intaglio.storage.build import Turns, whole_write
-from intaglio.storage.checks import Check
 from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
@@ -33,6 +32,7 @@ from intaglio.storage.storage import Storage, pending
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from intaglio.storage.checks import Check
     from intaglio.storage.columns import Integers
     from intaglio.storage.skeleton import Hole
 
@@ -290,7 +290,7 @@ class Flush:
         return outputs
 
     def postpone(self, outputs: list[BufferRef]) -> tuple[Pending, list[BufferRef]]:
-        """Plan, and retire the entries as if the kernels had run: they run before anything else touches their buffers."""
+        """Plan, and retire the entries as if the kernels had run: they run before their buffers are touched."""
         plan = engine.plan(self.program)
         nodes: dict[BufferRef, Node] = {}
         for kernel in plan.kernels:
@@ -412,9 +412,9 @@ class Flush:
             last.clear()
 
         for storage, entry in entries:
-            if items and storage.base is not None and storage not in self.homes:
-                if storage not in last and self._base_reads(storage, last):
-                    emit()  # version 0 is computed when the first write comes: after all that it reads
+            starts = storage.base is not None and storage not in self.homes and storage not in last
+            if items and starts and self._base_reads(storage, last):
+                emit()  # version 0 is computed when the first write comes: after all that it reads
             item = self.item(storage, entry)
             seen = observed.get(storage)
             before = last.get(storage)
@@ -547,7 +547,7 @@ class Flush:
         """A segment of numbers as a whole-array write."""
         pattern = Pattern((Step("number", view.dtype),))
         run = reroll.Run(self._kind(storage, view.dtype, (), (), pattern))
-        run.offsets = _offsets(view, numbers)
+        run.places = _offsets(view, numbers)
         run.values = list(numbers.values())
         return whole_write(run, _no_reads, ref)
 
@@ -708,7 +708,7 @@ def _no_reads(storage: Storage, view: View) -> Node:
     raise InternalError("journal: a segment of numbers has no reads")
 
 
-def _offsets(view: View, numbers: dict[int, int | float | bool]) -> list[int] | Integers:
+def _offsets(view: View, numbers: dict[int, int | float | bool]) -> Integers:
     """The byte offsets of row-major positions of a view."""
     positions = np.fromiter(numbers, np.int64, len(numbers))
     total = np.full(len(numbers), view.offset, np.int64)
@@ -719,7 +719,7 @@ def _offsets(view: View, numbers: dict[int, int | float | bool]) -> list[int] | 
 
 
 def _view_of(view: View, value: Node) -> Node:
-    """A view of a computed value: by movement ops where they can say it (so that fusion sees through), else a window."""
+    """A view of a computed value: by movement ops where they can say it (fusion sees through them), else a window."""
     if view.dtype is value.dtype:
         if view.is_contiguous and view.offset == 0 and view.size == value.size:
             return movement.reshape(value, view.shape)

@@ -45,7 +45,8 @@ def report(storage: Storage) -> Report:
             continue
         emit()
         if isinstance(entry, Segment):
-            lines.append(f"{len(entry.numbers)} numbers into {entry.view.dtype.name}{list(entry.view.shape)}: one whole-array write")
+            target = f"{entry.view.dtype.name}{list(entry.view.shape)}"
+            lines.append(f"{len(entry.numbers)} numbers into {target}: one whole-array write")
         else:
             lines.append("one write that is not rolled: a scatter, or too large to be the body of a loop")
         prior[owner] = entry.sequence

@@ -1,4 +1,4 @@
-"""Re-rolling: runs of like entries become whole-array writes where nothing depends, one sequential loop where it does."""
+"""Re-rolling: runs of like entries become whole-array writes where nothing depends, sequential loops where it does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class Run:
 
     kind: Kind
     numbers: list[int] = field(default_factory=list)
-    offsets: list[int] | Integers = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    places: Integers | None = None  # the offsets as an array, where they are at hand
     holes: list[tuple[Hole, ...]] = field(default_factory=list)
     values: list[Hole] | None = None  # the column of the only hole, where it is at hand
 
@@ -75,9 +76,9 @@ class Run:
         places = list(places)
         return Run(
             self.kind,
-            [self.numbers[p] for p in places],
-            [self.offsets[p] for p in places],
-            [self.holes[p] for p in places],
+            numbers=[self.numbers[p] for p in places],
+            offsets=[self.offsets[p] for p in places],
+            holes=[self.holes[p] for p in places],
         )
 
 
@@ -191,7 +192,7 @@ def _stretches(items: list[Item], prior: dict[Storage, int]) -> list[list[Item]]
     current: list[Item] = []
     last: dict[object, int] = {}
     flows = stales = False
-    earlier: dict[object, int] = dict(prior)  # the last writes before the current stretch
+    earlier: dict[object, int] = {**prior}  # the last writes before the current stretch
     for item in items:
         flow = stale = outdated = False
         for step, hole in item.kind.reads:
@@ -409,7 +410,7 @@ def _overlaps_itself(item: Item) -> bool:
 
 
 def _sequential(items: list[Item]) -> list[Group]:
-    """A loop over a repeating body, or over a switch where the kinds follow no period; what is left over stays single."""
+    """A loop over a repeating body, or over a switch where the kinds follow no period; what is left stays single."""
     runs = _runs(items)
     kinds = {run.kind: k for k, run in enumerate(runs)}
     order = np.array([kinds[item.kind] for item in items])

@@ -22,7 +22,7 @@ CHILDREN: Final = 16  # remembered extensions of a skeleton: a bound, since each
 class Skeleton:
     """A scalar expression with holes: a read of one element, a number, or an op over skeletons.
 
-    A read has two holes, its byte offset and its stamp; a number has one. The holes of an op are its operands' in order.
+    A read has two holes, its byte offset and its stamp; a number has one. An op's holes are its operands' in order.
     """
 
     __slots__ = ("children", "dtype", "key", "left", "op", "right", "storage", "storages")
@@ -121,7 +121,7 @@ def _flatten(root: Skeleton) -> Pattern:
 
 
 def of_node(root: Node, kept: Container[Node]) -> tuple[Pattern, tuple[Hole, ...]] | None:
-    """The pattern and holes of a payload node; None where it is too large to be a loop's body, or reads a kept value."""
+    """The pattern and holes of a payload; None where it is too large to be a loop's body, or reads a kept value."""
     steps: list[Step] = []
     holes: list[Hole] = []
     index: dict[Node, int] = {}

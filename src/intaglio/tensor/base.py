@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from intaglio.core.config import config
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
@@ -29,6 +29,7 @@ from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node, Op
+    from intaglio.ops.memory import BufferRef
     from intaglio.storage.skeleton import Hole
 
 T = TypeVar("T", bound="TensorBase")
@@ -149,24 +150,26 @@ class TensorBase(ScalarHandle):
             found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
         return found
 
-    def __getitem__(self: T, index: object) -> T:
+    def __getitem__(self: T, index: Any) -> T:
         if index.__class__ is int:
             element = self._element or self._elements()
             skeleton, offset, strides, shape = element
-            if len(shape) == 1 and skeleton.storage.history is None:
+            storage = self._storage
+            if len(shape) == 1 and storage is not None and storage.history is None:
                 n = shape[0]
-                i: int = index  # pyright: ignore[reportAssignmentType] -- its class was tested
+                i: int = index
                 if i < 0:
                     i += n
                 if 0 <= i < n:
                     return self._at(skeleton, offset + i * strides[0])
                 raise IndexRangeError(f"index: {index} is out of range for axis 0 of size {n}.")
-        elif index.__class__ is tuple and len(index) == 2:  # pyright: ignore[reportArgumentType]
-            i, j = index  # pyright: ignore[reportGeneralTypeIssues]
+        elif index.__class__ is tuple and len(index) == 2:
+            i, j = index
             if i.__class__ is int and j.__class__ is int:
                 element = self._element or self._elements()
                 skeleton, offset, strides, shape = element
-                if len(shape) == 2 and skeleton.storage.history is None:
+                storage = self._storage
+                if len(shape) == 2 and storage is not None and storage.history is None:
                     if i < 0:
                         i += shape[0]
                     if j < 0:
@@ -184,50 +187,50 @@ class TensorBase(ScalarHandle):
         made._device = self._device
         return made
 
-    def __setitem__(self, index: object, value: object) -> None:
+    def __setitem__(self, index: Any, value: Any) -> None:
         storage = self._storage
         if storage is not None and index.__class__ is int:
             kind = value.__class__
             segment = storage.open
             if segment is not None and segment.view is self._view and len(segment.view.shape) == 1:
-                i: int = index  # pyright: ignore[reportAssignmentType] -- its class was tested
+                i: int = index
                 n = segment.view.shape[0]
                 if i < 0:
                     i += n
                 if 0 <= i < n and (
                     (segment.floating and (kind is float or kind is int))
-                    or (kind is int and segment.lowest <= value <= segment.highest)  # pyright: ignore[reportOperatorIssue]
+                    or (kind is int and segment.lowest <= value <= segment.highest)
                 ):
-                    segment.numbers[i] = value  # pyright: ignore[reportArgumentType]
+                    segment.numbers[i] = value
                     return
             element = self._element
             if element is not None and kind is self.__class__ and storage.history is None and self._grad_state is None:
-                holes = value._holes  # pyright: ignore[reportAttributeAccessIssue] -- a tensor
+                holes = value._holes
                 own, offset, strides, shape = element
                 if holes is not None and len(shape) == 1 and not storage.read_only and strides[0]:
-                    i = index  # pyright: ignore[reportAssignmentType]
+                    i = index
                     if i < 0:
                         i += shape[0]
                     if 0 <= i < shape[0]:
-                        storage.write_element(own.dtype, offset + i * strides[0], value._skeleton, holes)  # pyright: ignore
+                        storage.write_element(own.dtype, offset + i * strides[0], value._skeleton, holes)
                         if len(storage.log) > LONG:
                             relieve(storage)
                         return
         self._write_slow(index, value)
 
-    def _write_slow(self, index: object, value: object) -> None:
+    def _write_slow(self, index: Any, value: Any) -> None:
         """Everything but a number into an open segment."""
         kind = value.__class__
         number = kind is int or kind is float
-        scalar = isinstance(value, TensorBase) and value._skeleton is not None
-        if (number or scalar) and self._grad_state is None:
+        scalar = value if isinstance(value, TensorBase) and value._skeleton is not None else None
+        if (number or scalar is not None) and self._grad_state is None:
             element = self._element or self._elements()
             place = _position(index, element[3])
             if place is not None and self._storage is not None and self._storage.history is None:
-                if number:
-                    self._write_number(place, value)  # pyright: ignore[reportArgumentType]
+                if scalar is not None:
+                    self._write_scalar(element, place, scalar)
                 else:
-                    self._write_scalar(element, place, value)  # pyright: ignore[reportArgumentType]
+                    self._write_number(place, value)  # pyright: ignore[reportArgumentType] -- a number, by its class
                 return
         self._set(index, value)
 
@@ -236,7 +239,8 @@ class TensorBase(ScalarHandle):
         storage, view = self._place()
         if not view.dtype.fits(value):
             raise ValueRangeError(
-                f"setitem: the number must fit the dtype; {value} does not fit {view.dtype.name}. Cast the tensor first?"
+                f"setitem: the number must fit the dtype; {value} does not fit {view.dtype.name}. "
+                "Cast the tensor first?"
             )
         segment = storage.open
         if segment is None or segment.view is not view:
@@ -312,15 +316,15 @@ def is_over_bound() -> bool:
 
 
 def relieve_tensor(tensor: TensorBase) -> None:
-    """Compute a tensor where more nodes are pending than the bound allows (an average that nobody prints must not grow)."""
+    """Compute a tensor where more nodes are pending than the bound allows (what nobody prints must not grow)."""
     if is_over_bound():
         flush_tensors((tensor,))
         _bound.nodes = living()
 
 
-def _position(index: object, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _position(index: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The position of one element that integers name, or None where they name more or are out of range."""
-    parts = index if isinstance(index, tuple) else (index,)
+    parts: tuple[Any, ...] = index if index.__class__ is tuple else (index,)
     if len(parts) != len(shape):
         return None
     found: list[int] = []

@@ -13,7 +13,7 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.base import holes_of, scalar, scalar_binary, TensorBase
+from intaglio.tensor.base import TensorBase, holes_of, scalar, scalar_binary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,7 +162,6 @@ def _binary_method(
     name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False, named: bool = False
 ) -> Callable[[Tensor, Operand], Tensor]:
     """A method for a binary op. `named`: it is no operator, so that a strange operand is an error at once."""
-
     keys = {int: (op, int, swapped), float: (op, float, swapped)}
 
     def method(self: Tensor, other: Operand) -> Tensor:

@@ -1,0 +1,173 @@
+"""Gradients through ops, views and writes, against PyTorch where it is installed and by finite differences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from intaglio import GlobalCounters, Tensor, no_grad
+from intaglio.core.errors import GradError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNARY = {
+    "exp": (-1, 1), "exp2": (-1, 1), "expm1": (-1, 1), "log": (0.5, 2), "log2": (0.5, 2), "log1p": (-0.5, 1),
+    "sin": (-2, 2), "cos": (-2, 2), "tan": (-1, 1), "asin": (-0.8, 0.8), "acos": (-0.8, 0.8), "atan": (-2, 2),
+    "sinh": (-1, 1), "cosh": (-1, 1), "tanh": (-1, 1), "asinh": (-1, 1), "acosh": (1.5, 3), "atanh": (-0.8, 0.8),
+    "erf": (-1, 1), "sqrt": (0.5, 2), "abs": (0.5, 2), "neg": (-1, 1), "reciprocal": (0.5, 2), "sigmoid": (-2, 2),
+    "silu": (-2, 2), "gelu": (-2, 2), "relu": (0.5, 2), "softmax": (-1, 1), "log_softmax": (-1, 1),
+    "logsumexp": (-1, 1), "cumsum": (-1, 1), "cumprod": (0.5, 1.5), "prod": (0.5, 1.5),
+    "max": (0, 1), "min": (0, 1), "var": (0, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_finite_differences_agree(name: str) -> None:
+    low, high = UNARY[name]
+    rng = np.random.default_rng(len(name))
+    x = rng.uniform(low, high, 6)
+    weights = rng.standard_normal(6)
+
+    def value(at: np.ndarray[Any, Any]) -> Tensor:
+        out = getattr(leaf if at is x else Tensor(at), name)()
+        return (out * Tensor(weights)).sum() if out.shape else out
+
+    leaf = Tensor(x, requires_grad=True)
+    value(x).backward()
+    assert leaf.grad is not None
+    got = leaf.grad.numpy()
+    step = 1e-6
+    for k in range(6):
+        up, down = x.copy(), x.copy()
+        up[k] += step
+        down[k] -= step
+        slope = (value(up).item() - value(down).item()) / (2 * step)
+        assert abs(got[k] - slope) <= 1e-5 * max(1.0, abs(slope)), (name, k, got[k], slope)
+
+
+def _writes(t: Any, a: Any, b: Any) -> Any:
+    """Writes of slices, rows and sums, through views of views."""
+    t[1:3] = b[0:2] * 2
+    t[2] = t[1].clone() * 3
+    t[:, 0] += a[0]
+    view = t[4]
+    view += b[4]
+    return (t * t).sum()
+
+
+def _loop(t: Any, a: Any, b: Any) -> Any:
+    """Elements written one by one."""
+    for i in range(5):
+        t[i, 1] = a[0, i] * b[i, 0]
+    return (t * t).sum()
+
+
+def _recurrence(t: Any, a: Any, b: Any) -> Any:
+    """Each row from the one before."""
+    for i in range(4):
+        t[i + 1] = t[i].clone() * a[1, i] + b[i]
+    return (t * 0.5).sum()
+
+
+def _covered(t: Any, a: Any, b: Any) -> Any:
+    """What is written over gets no gradient."""
+    t[:] = b * 3
+    t[1:4] = b[0] * a[2, 2]
+    return (t * t).sum()
+
+
+def _in_place(t: Any, a: Any, b: Any) -> Any:
+    """In-place operators on what gradients flow through."""
+    y = b * 2
+    y += a[0, 0]
+    y *= b
+    y[0] = 0
+    return y.sum() + t.sum()
+
+
+def _expressions(t: Any, a: Any, b: Any) -> Any:
+    """Products, softmax, views that cross, advanced reads."""
+    return (
+        ((a @ b).tanh() * 2).exp().sum()
+        + a.softmax(-1)[1:3, ::2].sum()
+        + b.reshape(3, 5)[:, 1].sum()
+        + b[[0, 2, 2]].sum()
+    )
+
+
+@pytest.mark.parametrize("program", [_writes, _loop, _recurrence, _covered, _in_place, _expressions])
+def test_pytorch_agrees(program: Callable[[Any, Any, Any], Any]) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((4, 5)).astype(np.float32), rng.standard_normal((5, 3)).astype(np.float32)
+    theirs = [torch.tensor(v, requires_grad=True) for v in (a, b)]
+    ours = [Tensor(v, requires_grad=True) for v in (a, b)]
+    expected, got = program(torch.zeros(5, 3), *theirs), program(Tensor.zeros(5, 3), *ours)
+    assert np.isclose(got.item(), expected.item(), rtol=1e-4)
+    expected.backward()
+    got.backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        if other.grad is None:
+            assert mine.grad is None or not mine.grad.numpy().any()
+        else:
+            assert mine.grad is not None
+            assert np.allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_of_equal_places_the_last_gets_the_gradient() -> None:
+    v = Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    t = Tensor.zeros(3)
+    t[[0, 1, 0, 2]] = v
+    (t * Tensor([10.0, 20.0, 30.0])).sum().backward()
+    assert v.grad is not None
+    assert v.grad.tolist() == [0.0, 20.0, 10.0, 30.0]
+
+
+def test_a_saved_value_is_what_it_was() -> None:
+    w = Tensor([2.0, 3.0], requires_grad=True)
+    x = Tensor([5.0, 7.0])
+    y = (w * x).sum()
+    x[:] = 0
+    y.backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [5.0, 7.0]
+
+
+def test_gradients_add_up_and_can_be_taken_without_backward() -> None:
+    w = Tensor([1.0, -2.0], requires_grad=True)
+    for _ in range(3):
+        (w * w).sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [6.0, -12.0]
+    (g,) = (w * 3).sum().gradient(w)
+    assert g.tolist() == [3.0, 3.0]
+
+
+def test_nothing_is_tracked_inside_no_grad_or_through_detach() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    with no_grad():
+        constant = w * 10
+    ((w * constant) + w.detach() * 5).sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [10.0, 20.0]
+    with pytest.raises(GradError, match="does not depend"):
+        constant.sum().backward()
+
+
+def test_backward_through_a_loop_of_writes_takes_as_many_kernels_at_any_length() -> None:
+    counts = []
+    for n in (100, 1000):
+        x = Tensor(np.ones(n, np.float32)).realize()
+        w = Tensor([2.0], requires_grad=True)
+        t = Tensor.zeros(n)
+        for i in range(n):
+            t[i] = w[0] * x[i]
+        GlobalCounters.reset()
+        t.sum().backward()
+        assert w.grad is not None
+        assert w.grad.tolist() == [float(n)]
+        counts.append(GlobalCounters.kernel_count)
+    assert counts[0] == counts[1]

@@ -89,6 +89,11 @@ class Storage:
             self.sweep = max(64, 2 * len(self.live))
         return node
 
+    def touch(self) -> None:
+        """Begin a new moment: the bytes may have been changed from outside."""
+        self.recent.clear()
+        self.sequence = next_sequence()
+
     def read_past(self, view: View, stamp: int) -> Node:
         """The value of a view as of an earlier stamp, whose bytes are still there or pending."""
         if stamp == self.sequence:

@@ -115,7 +115,7 @@ class TensorBase(ScalarHandle):
             return self._node
         if self._storage is not None:
             storage, view = self._place()
-            return storage.read(view)
+            return storage.read(view) if not storage.pinned else _taken(storage, view)
         return self.to_node()
 
     def _place(self) -> tuple[Storage, View]:
@@ -146,7 +146,7 @@ class TensorBase(ScalarHandle):
         if found is None:
             storage, view = self._place()
             crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
-            shape = CROOKED if crooked else view.shape
+            shape = CROOKED if crooked or storage.pinned else view.shape
             found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
         return found
 
@@ -297,9 +297,21 @@ _bound: Final = _Bound()
 EVERY: Final = 512  # computed tensors between two looks at the bound
 
 
+def _taken(storage: Storage, view: View) -> Node:
+    """The value of a view of memory that is shared with the outside, copied before the statement returns."""
+    storage.touch()
+    node = storage.read(view)
+    (ref,) = flush((), (node,))
+    realized[node] = ref, View.contiguous(view.dtype, view.shape)
+    return node
+
+
 def relieve(storage: Storage) -> None:
-    """Flush a storage with more pending entries than the bound, or in a program with more pending nodes."""
-    if len(storage.log) > config.journal_entries:
+    """Flush a storage with more pending entries than the bound, or in a program with more pending nodes.
+
+    Writes to memory that is shared with the outside are made before the statement returns.
+    """
+    if storage.pinned or len(storage.log) > config.journal_entries:
         flush([storage])
     elif is_over_bound():
         flush([storage])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -233,6 +234,9 @@ def _rolled(storage: Storage, history: History) -> list[Record]:
                     out.extend(by_item[id(item)] for item in items if by_item[id(item)] not in out)
         items.clear()
 
+    moments = sorted(
+        {read.op.stamp for reference in storage.live if (read := reference()) and isinstance(read.op, Read)}
+    )
     for record in history.records:
         found = of_node(record.value, ()) if record.value is not None and not record.indices else None
         if found is None or not supports(found[0]):
@@ -247,6 +251,10 @@ def _rolled(storage: Storage, history: History) -> list[Record]:
                 storage, view.dtype, view.shape, view.strides, found[0], tuple(found[0].reads)
             )
         item = reroll.Item(record.sequence, kind, view.offset, found[1])
+        if items:  # a read that sees the writes so far and not this one needs a version between them
+            place = bisect_left(moments, items[-1].sequence)
+            if place < len(moments) and moments[place] < record.sequence:
+                emit()
         by_item[id(item)] = record
         items.append(item)
     emit()

@@ -185,6 +185,10 @@ class HostArrays(Device):
 
     kind = "NPY"
 
+    def load(self, ast: Node) -> Executable:
+        """Nothing is computed on host arrays."""
+        raise DeviceError('npy: values cannot be computed on host arrays; move the tensor first, with .to("CPU").')
+
 
 _KINDS: Final[dict[str, type[Device]]] = {
     "CPU": Cpu, "NULL": Device, "PYTHON": Interpreter, "DISK": Disk, "NPY": HostArrays,

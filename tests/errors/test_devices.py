@@ -1,0 +1,19 @@
+"""Devices that hold bytes and compute nothing say so."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from intaglio import Tensor
+from intaglio.core.errors import DeviceError
+
+
+def test_host_arrays_are_not_computed_on() -> None:
+    t = Tensor([1, 2, 3], device="NPY")
+    assert t.tolist() == [1, 2, 3]
+    text = 'npy: values cannot be computed on host arrays; move the tensor first, with .to("CPU").'
+    with pytest.raises(DeviceError, match=re.escape(text)):
+        (t + 1).tolist()
+    assert (t.to("CPU") + 1).tolist() == [2, 3, 4]

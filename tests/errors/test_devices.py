@@ -17,3 +17,18 @@ def test_host_arrays_are_not_computed_on() -> None:
     with pytest.raises(DeviceError, match=re.escape(text)):
         (t + 1).tolist()
     assert (t.to("CPU") + 1).tolist() == [2, 3, 4]
+
+
+def test_floats_of_eight_bits_are_not_summed() -> None:
+    from intaglio import dtypes
+    from intaglio.core.errors import DTypeError
+
+    t = Tensor([1.0, 0.0], dtype=dtypes.float8_e4m3)
+    for name in ("sum", "max", "argmax", "cumsum"):
+        with pytest.raises(DTypeError, match="is for storage only"):
+            getattr(t, name)()
+
+
+def test_cat_wants_a_list() -> None:
+    with pytest.raises(TypeError, match=r"cat: the tensors must come as a list"):
+        Tensor.cat(Tensor([1]), Tensor([2]))

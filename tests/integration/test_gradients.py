@@ -171,3 +171,48 @@ def test_backward_through_a_loop_of_writes_takes_as_many_kernels_at_any_length()
         assert w.grad.tolist() == [float(n)]
         counts.append(GlobalCounters.kernel_count)
     assert counts[0] == counts[1]
+
+
+def test_a_number_written_through_a_mask_keeps_the_gradient_of_the_rest() -> None:
+    x = Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    t = x * 1
+    t[t > 2.5] = 0
+    (t * t).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 4.0, 0.0, 0.0]
+
+
+def test_a_freed_history_is_an_error_that_says_what_to_do() -> None:
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    t = x * 2
+    t[0] = 7.0
+    (t * t).sum().backward()
+    with pytest.raises(GradError, match="retain_graph=True"):
+        (t * 3).sum().backward()
+
+
+def test_a_retained_history_serves_two_sweeps() -> None:
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    t = x * 2
+    t[0] = 7.0
+    first, second = t.sum(), (t * t).sum()
+    first.backward(retain_graph=True)
+    second.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 18.0, 26.0]
+
+
+def test_many_lazy_optimizer_steps_run() -> None:
+    y = Tensor([3.0, 4.0], requires_grad=True)
+    with no_grad():
+        for _ in range(5):
+            y *= 2
+            y -= 1
+    assert y.tolist() == [65.0, 97.0]
+    z = Tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(4):
+        (z * z).sum().backward()
+        with no_grad():
+            z -= z.grad * 0.1
+        z.grad = None
+    assert np.allclose(z.numpy(), np.array([1.0, 2.0]) * 0.8**4)

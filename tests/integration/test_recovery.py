@@ -51,3 +51,12 @@ def test_an_index_out_of_range_drops_that_write_alone() -> None:
     with pytest.raises(IndexError, match=r"index: 5 is out of range for axis 0 of size 4; indexed at .*test_recovery"):
         t.tolist()
     assert t.tolist() == [10, 20, 3, 4]
+
+
+def test_a_read_at_an_index_out_of_range_fails_every_time() -> None:
+    y = Tensor(np.arange(5.0))[Tensor([1, 7]) + 0]
+    for _ in range(2):
+        with pytest.raises(IndexError, match="7 is out of range"):
+            y.tolist()
+    with pytest.raises(IndexError, match="7 is out of range"):
+        (y + 1).sum().item()

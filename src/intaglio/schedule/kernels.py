@@ -9,7 +9,7 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
-from intaglio.ops.elementwise import Cast, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
+from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
 from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
 from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
@@ -142,6 +142,8 @@ class _Builder:
                     )
                 case Buffer():
                     done[node] = node
+                case Detach():
+                    done[node] = done[node.src[0]]
                 case Elementwise():
                     lift = node not in self.fixed
                     src = [self.literal(s) if lift and isinstance(s.op, Const) else done[s] for s in node.src]

@@ -116,11 +116,11 @@ def _verify(wrapped: Node, check: Check, owner: tuple[Storage, Entry] | None) ->
 
     Raises: IndexRangeError if a position is out of range.
     """
-    checks.pending.pop(wrapped, None)
     bad = check.bad
     flag = reduce("max", bad, tuple(range(bad.rank)))
     (ref,) = flush((), (flag,))
     if not engine.buffer_of(ref).view()[0]:
+        checks.pending.pop(wrapped, None)  # positions that fail stay to be checked, by whatever asks for them next
         return
     (ref,) = flush((), (check.index,))
     raw = bytes(engine.buffer_of(ref).view())

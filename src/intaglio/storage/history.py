@@ -6,6 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.errors import GradError
 from intaglio.engine import realize as engine
 from intaglio.grad.vjp import mask_of, pull, read_flat, spread, winners
 from intaglio.ir.node import Node
@@ -45,6 +46,7 @@ class History:
     base: Node | None
     since: int
     leaf: bool = False
+    freed: bool = False  # whether tracked writes or a tracked base were let go by a backward sweep
     records: list[Record] = field(default_factory=list)
 
 
@@ -182,6 +184,11 @@ class Backward:
             if history.leaf:
                 known = self.leaves.get(storage)
                 self.leaves[storage] = ct if known is None else ops.add(known, ct)
+            elif history.freed:
+                raise GradError(
+                    "backward: the history of a tensor that was written was freed by an earlier backward. "
+                    "Pass retain_graph=True to that one?"
+                )
             elif history.base is not None and history.base.dtype.is_float:
                 self._add(history.base, reshape(ct, history.base.shape))
             return
@@ -231,7 +238,8 @@ def _rolled(storage: Storage, history: History) -> list[Record]:
                         else:
                             out.extend(by_item[id(items[n])] for n in run.numbers)
                 case reroll.Sequential(runs=runs):
-                    out.extend(by_item[id(item)] for item in items if by_item[id(item)] not in out)
+                    known = {id(record) for record in out}
+                    out.extend(by_item[id(item)] for item in items if id(by_item[id(item)]) not in known)
         items.clear()
 
     moments = sorted(
@@ -290,6 +298,8 @@ def leaf_gradients(root: Node, ct: Node, *, retain: bool) -> dict[Storage, Node]
         for storage in sweep.used:
             history = history_of(storage)
             if history is not None and not history.leaf:
+                written = any(record.value is not None for record in history.records)
+                history.freed = history.freed or history.base is not None or written
                 history.records.clear()
                 history.base = None
                 history.since = storage.sequence

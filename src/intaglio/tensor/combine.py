@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
 
 
+def _check_listed(name: str, tensors: object) -> None:
+    """Raise where a tensor came in place of a list of them."""
+    if isinstance(tensors, TensorBase):
+        raise DTypeError(f"{name}: the tensors must come as a list; got one tensor. Write {name}([a, b])?")
+
+
 def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors one after the other along an axis.
 
@@ -29,6 +35,7 @@ def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         >>> Tensor.cat([Tensor([1]), Tensor([2, 3])]).tolist()
         [1, 2, 3]
     """
+    _check_listed("cat", tensors)
     if not tensors:
         raise ShapeError("cat: there must be at least one tensor.")
     first = tensors[0]
@@ -55,6 +62,7 @@ def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
+    _check_listed("stack", tensors)
     if not tensors:
         raise ShapeError("stack: there must be at least one tensor.")
     for k, tensor in enumerate(tensors):

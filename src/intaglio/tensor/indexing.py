@@ -330,7 +330,7 @@ def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
         node = reshape(node, ())
     wide = reshape(mask._value(), mask.shape + (1,) * (self.ndim - mask.ndim))
     chosen = ops.where(to_shape(wide, view.shape), node, storage.read(view))
-    write_node(self, view, chosen, value, mask)
+    write_node(self, view, chosen, self, value, mask)
 
 
 def write_view(self: Tensor, target: Tensor, value: Any) -> None:

@@ -13,6 +13,7 @@ from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
+from intaglio.tensor.elementwise import check_computes
 from intaglio.tensor.movement import axes_of, axis_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
 
 def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdims: bool) -> Node:
     """A reduction of a node, half precision accumulated in float32."""
+    check_computes("reduce", node.dtype)
     wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind in ("sum", "prod") else node
     total = ops.cast(reduce_op(kind, wide, axes), node.dtype)
     return reshape(total, kept_shape(node.shape, axes)) if keepdims else total
@@ -139,6 +141,7 @@ def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdims:
         flat = self.reshape(-1)
         found = _position(name, kind, flat, 0, keepdims=False)
         return found.reshape((1,) * self.ndim) if keepdims else found
+    check_computes(name, self.dtype)
     a = axis_of(name, axis, self.ndim)
     node = self._value()
     n = node.shape[a]
@@ -172,6 +175,7 @@ def _running(name: str, kind: str, self: Tensor, axis: int) -> Tensor:
     if self.ndim == 0:
         return self + 0
     node = self._value()
+    check_computes(name, node.dtype)
     if kind in ("sum", "prod"):
         node = _accumulated(node, None)
     return self._make(scan_op(kind, node, axis_of(name, axis, self.ndim)), self)

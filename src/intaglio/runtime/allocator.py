@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import threading
 from collections import deque
 from typing import Final
 
 from intaglio.core.errors import DeviceError
 from intaglio.core.trace import GlobalCounters
+from intaglio.runtime.pages import anonymous
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
@@ -102,8 +102,7 @@ def _take(capacity: int) -> tuple[object, int]:
     """Fresh memory: (what keeps it alive, its address)."""
     try:
         if capacity >= LARGE:
-            pages = mmap.mmap(-1, capacity)
-            return pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))
+            return anonymous(capacity)
         raw = ctypes.create_string_buffer(capacity + ALIGNMENT)
     except (OSError, MemoryError, ValueError, OverflowError) as error:
         raise DeviceError(f"allocate: the system has no {capacity} bytes; {error}. Free some tensors?") from error

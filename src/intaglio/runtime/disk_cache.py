@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sqlite3
 import sys
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+FRESH: Final = 3600.0  # seconds after its last noted use in which an entry's use is not noted again
 CHECK_EVERY: Final = 256  # writes between checks of the size
 
 
@@ -41,6 +43,7 @@ class DiskCache:
         self._writes: int = 0
         self._process: int = os.getpid()
         self._connection: sqlite3.Connection | None = None
+        self._inherited: Final[list[sqlite3.Connection | None]] = []
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         self._open()
@@ -53,9 +56,11 @@ class DiskCache:
                 connection.execute("pragma journal_mode=wal")
                 connection.execute("pragma synchronous=off")
                 connection.execute(
-                    "create table if not exists kernels (key text primary key, data blob not null, used real not null)"
+                    "create table if not exists objects "
+                    "(key text primary key, data blob not null, digest blob not null, used real not null)"
                 )
-                connection.execute("select count(*) from kernels").fetchone()
+                connection.execute("select count(*) from objects").fetchone()
+                self._shrink(connection)
                 self._connection = connection
                 self._process = os.getpid()
             except sqlite3.DatabaseError as error:
@@ -75,6 +80,7 @@ class DiskCache:
     def _ready(self) -> sqlite3.Connection | None:
         """The connection of this process (a child after fork opens its own)."""
         if self._process != os.getpid():
+            self._inherited.append(self._connection)  # the parent's: not to be closed here
             self._connection = None
             self._open()
         return self._connection
@@ -86,11 +92,18 @@ class DiskCache:
             if connection is None:
                 return None
             try:
-                row = connection.execute("select data from kernels where key = ?", (key,)).fetchone()
+                row = connection.execute("select data, digest, used from objects where key = ?", (key,)).fetchone()
+                now = time.time()
+                if row is not None and row[2] < now - FRESH:
+                    connection.execute("update objects set used = ? where key = ?", (now, key))
+            except sqlite3.OperationalError:
+                return None  # the file is busy: this once there is no cache
             except sqlite3.DatabaseError:
                 self._damaged()
                 return None
-            return bytes(row[0]) if row is not None else None
+            if row is None or _digest(bytes(row[0])) != row[1]:
+                return None
+            return bytes(row[0])
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under a key."""
@@ -99,21 +112,25 @@ class DiskCache:
             if connection is None:
                 return
             try:
-                connection.execute("insert or replace into kernels values (?, ?, ?)", (key, data, time.time()))
+                connection.execute(
+                    "insert or replace into objects values (?, ?, ?, ?)", (key, data, _digest(data), time.time())
+                )
                 self._writes += 1
                 if self._writes % CHECK_EVERY == 0:
                     self._shrink(connection)
+            except sqlite3.OperationalError:
+                return  # busy or full: the kernel is not kept
             except sqlite3.DatabaseError:
                 self._damaged()
 
     def _shrink(self, connection: sqlite3.Connection) -> None:
         """Drop the oldest entries beyond the limit."""
-        total = connection.execute("select coalesce(sum(length(data)), 0) from kernels").fetchone()[0]
+        total = connection.execute("select coalesce(sum(length(data)), 0) from objects").fetchone()[0]
         while total > self.limit:
-            rows = connection.execute("select key, length(data) from kernels order by used limit 64").fetchall()
+            rows = connection.execute("select key, length(data) from objects order by used limit 64").fetchall()
             if not rows:
                 return
-            connection.executemany("delete from kernels where key = ?", [(key,) for key, _ in rows])
+            connection.executemany("delete from objects where key = ?", [(key,) for key, _ in rows])
             total -= sum(size for _, size in rows)
 
     def _damaged(self) -> None:
@@ -131,7 +148,7 @@ class DiskCache:
             connection = self._ready()
             if connection is None:
                 return 0, 0
-            row = connection.execute("select count(*), coalesce(sum(length(data)), 0) from kernels").fetchone()
+            row = connection.execute("select count(*), coalesce(sum(length(data)), 0) from objects").fetchone()
             return int(row[0]), int(row[1])
 
     def clear(self) -> None:
@@ -139,7 +156,7 @@ class DiskCache:
         with self._lock:
             connection = self._ready()
             if connection is not None:
-                connection.execute("delete from kernels")
+                connection.execute("delete from objects")
                 connection.execute("vacuum")
 
     def close(self) -> None:
@@ -148,3 +165,8 @@ class DiskCache:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+
+def _digest(data: bytes) -> bytes:
+    """What tells whole bytes from damaged ones."""
+    return hashlib.blake2b(data, digest_size=16).digest()

@@ -12,6 +12,8 @@ import sys
 from functools import cache
 from typing import Final
 
+from intaglio.runtime.pages import anonymous
+
 ARENA: Final = 1 << 22
 PAGE: Final = mmap.PAGESIZE
 STUB: Final = struct.Struct("<6sQ")  # jmp [rip + 0], then the address
@@ -27,8 +29,9 @@ class _Arena:
     """Pages that objects are placed in, one after the other."""
 
     def __init__(self, size: int) -> None:
-        self.pages: Final = mmap.mmap(-1, size)
-        self.base: Final = ctypes.addressof(ctypes.c_char.from_buffer(self.pages))
+        self.pages: Final[mmap.mmap]
+        self.base: Final[int]
+        self.pages, self.base = anonymous(size)
         self.size: Final = size
         self.used: int = 0
 

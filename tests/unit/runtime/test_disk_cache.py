@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -44,6 +45,44 @@ def test_a_folder_that_cannot_be_written_means_no_cache(tmp_path: Path) -> None:
     cache.put("a", b"one")
     assert cache.get("a") is None
     cache.close()
+
+
+def test_damaged_bytes_are_a_miss(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put("a", b"one two three")
+    with sqlite3.connect(cache.path) as other:
+        other.execute("update objects set data = ?", (b"one two",))
+    other.close()
+    assert cache.get("a") is None
+    cache.close()
+
+
+def test_a_busy_file_is_left_alone(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put("a", b"one")
+    assert cache._connection is not None
+    cache._connection.execute("pragma busy_timeout=10")
+    other = sqlite3.connect(cache.path, isolation_level=None)
+    other.execute("begin exclusive")
+    cache.put("b", b"two")
+    other.execute("rollback")
+    other.close()
+    assert cache.get("a") == b"one"
+    cache.close()
+
+
+def test_what_is_used_outlives_what_is_not(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 70_000)
+    for k in range(100):
+        cache.put(str(k), bytes(1000))
+    assert cache._connection is not None
+    cache._connection.execute("update objects set used = 1")
+    assert cache.get("0") is not None
+    cache.close()
+    again = DiskCache(tmp_path, 70_000)
+    assert again.stats()[1] <= 70_000
+    assert again.get("0") is not None
+    again.close()
 
 
 def test_the_size_is_bounded(tmp_path: Path) -> None:

@@ -1,0 +1,16 @@
+"""Fresh pages of memory that belong to one process: a child after fork gets copies, not the same bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+
+def anonymous(size: int) -> tuple[mmap.mmap, int]:
+    """Zeroed pages: (what keeps them alive, their address). By default Python's are shared with children."""
+    if sys.platform == "win32":
+        pages = mmap.mmap(-1, size)
+    else:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))

@@ -9,6 +9,8 @@ import pytest
 
 from intaglio import GlobalCounters, Tensor, no_grad
 from intaglio.core.errors import GradError
+from intaglio.ir.node import Op
+from intaglio.ops import elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +48,66 @@ def test_finite_differences_agree(name: str) -> None:
         down[k] -= step
         slope = (value(up).item() - value(down).item()) / (2 * step)
         assert abs(got[k] - slope) <= 1e-5 * max(1.0, abs(slope)), (name, k, got[k], slope)
+
+
+BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "mod", "pow", "atan2", "copysign", "floor_divide"]
+STEPS = {("floor_divide", 0), ("floor_divide", 1), ("copysign", 1)}  # flat between their steps: no gradient
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("name", BINARY)
+def test_finite_differences_of_two_operands_agree(name: str, which: int) -> None:
+    rng = np.random.default_rng(len(name))
+    x, y = np.array([0.7, 1.3, 2.6, 5.9, 4.4, 7.1]), np.array([1.9, 0.8, 2.1, 1.7, 4.9, 2.4])
+    if name != "pow":
+        x[1], y[2], x[4], y[4] = -x[1], -y[2], -x[4], -y[4]
+    weights = rng.standard_normal(6)
+    leaves = [Tensor(v, requires_grad=True) for v in (x, y)]
+    (getattr(leaves[0], name)(leaves[1]) * Tensor(weights)).sum().backward()
+    values = []
+    for step in (1e-6, -1e-6):
+        moved = [x.copy(), y.copy()]
+        moved[which] += step
+        values.append(getattr(Tensor(moved[0]), name)(Tensor(moved[1])).numpy())
+    slopes = weights * (values[0] - values[1]) / 2e-6
+    grad = leaves[which].grad
+    if (name, which) in STEPS:
+        assert grad is None
+        assert not slopes.any()
+    else:
+        assert grad is not None
+        np.testing.assert_allclose(grad.numpy(), slopes, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["where", "fma"])
+def test_gradients_of_three_operands_are_known(name: str) -> None:
+    arrays = [np.array([1.0, 0.0, 3.0]), np.array([4.0, 5.0, 6.0]), np.array([-7.0, 8.0, 9.0])]
+    a, b, c = (Tensor(v, requires_grad=True) for v in arrays)
+    if name == "where":
+        out = (a > 0.5).where(b, c)
+        expected = [None, [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    else:
+        out = a._make(elementwise.fma(a._value(), b._value(), c._value()), a, b, c)
+        assert out.tolist() == [-3.0, 8.0, 27.0]
+        expected = [arrays[1].tolist(), arrays[0].tolist(), [1.0, 1.0, 1.0]]
+    out.sum().backward()
+    assert [None if t.grad is None else t.grad.tolist() for t in (a, b, c)] == expected
+
+
+def test_the_slope_of_copysign_is_a_sign_at_every_value() -> None:
+    x, y = ([s * v for v in (np.inf, 0.0, 3.0) for s in (1, -1)] for _ in range(2))
+    a = Tensor([v for v in x for _ in y], requires_grad=True)
+    b = [w for _ in x for w in y]
+    a.copysign(Tensor(b)).sum().backward()
+    assert a.grad is not None
+    assert np.array_equal(a.grad.numpy(), np.copysign(1, a.numpy()) * np.copysign(1, b))
+
+
+def test_every_elementwise_op_has_its_gradient_measured_here_or_is_flat() -> None:
+    flat = {"floor", "ceil", "trunc", "round", "lt", "le", "eq", "ne", "not", "and", "or", "xor", "shl", "shr"}
+    others = {"where", "fma", "floor_div", "cast", "bitcast", "detach"}
+    ops = {name for name, op in Op.registry.items() if issubclass(op, elementwise.Elementwise)}
+    assert ops <= {*UNARY, *BINARY, *flat, *others}
 
 
 def _writes(t: Any, a: Any, b: Any) -> Any:

@@ -293,6 +293,45 @@ def test_a_number_that_changes_does_not_make_another_source() -> None:
     assert len(texts) == 1
 
 
+@pytest.mark.parametrize("sizes", [(16, 24, 32), (64, 64, 64), (200, 96, 130)])
+def test_a_product_with_bias_and_activation_is_one_kernel(sizes: tuple[int, int, int]) -> None:
+    rows, inner, columns = sizes
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((rows, inner), (inner, columns), (columns,))]
+    x, w, b = (Tensor(array).realize() for array in arrays)
+    got, kernels, _ = counted(lambda: (x @ w + b).relu().numpy())
+    assert np.allclose(got, np.maximum(arrays[0] @ arrays[1] + arrays[2], 0), atol=1e-4)
+    assert kernels == 1
+    assert counted(lambda: (x @ w + b).gelu().numpy())[1] == 1
+
+
+def test_a_layer_norm_with_weights_is_one_kernel() -> None:
+    x, array = numbers()
+    w, b = Tensor(array[:20]), Tensor(array[20:40])
+    got, kernels, _ = counted(lambda: x.reshape(10, 20).layer_norm(20, w, b).numpy())
+    rows = array.reshape(10, 20)
+    centred = rows - rows.mean(-1, keepdims=True)
+    expected = centred / np.sqrt(rows.var(-1, keepdims=True) + 1e-5) * array[:20] + array[20:40]
+    assert np.allclose(got, expected, atol=1e-4)
+    assert kernels == 1
+
+
+def test_a_number_that_changes_compiles_nothing() -> None:
+    x, array = numbers()
+
+    def loop(rate: float) -> Any:
+        t = Tensor.empty(N)
+        for i in range(N):
+            t[i] = x[i] * rate + i
+        return t.numpy()
+
+    loop(1.5)
+    for rate in (2.5, 9.0):
+        got, kernels, _ = counted(lambda rate=rate: loop(rate))
+        assert (kernels, GlobalCounters.compile_count) == (1, 0)
+        assert np.array_equal(got, array * np.float32(rate) + np.arange(N, dtype=np.float32))
+
+
 def test_the_bytes_that_a_kernel_moves_are_those_of_its_views() -> None:
     x, _ = numbers()
     counted(lambda: (x[10:20] + 3.5).numpy())

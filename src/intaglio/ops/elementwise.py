@@ -463,7 +463,8 @@ class CopySign(Binary):
         return math.copysign(x, y)
 
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
-        return mul(ct, copysign(copysign(const(x.dtype, 1), x), mul(x, y))), None
+        one = const(x.dtype, 1)
+        return mul(ct, mul(copysign(one, x), copysign(one, y))), None  # not of x * y: 0 * inf has no sign
 
 
 @dataclass(frozen=True, slots=True)

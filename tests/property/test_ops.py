@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes  # noqa: F401 -- gives NumPy its bfloat16
 import numpy as np
 import pytest
+from llvmlite import binding
 
 from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.target import Target
 from intaglio.ir.interpret import run_linear
 from intaglio.ir.node import Op, make
 from intaglio.ir.view import View
@@ -129,13 +132,15 @@ def cases() -> list[tuple[str, DType]]:
     return found
 
 
-def compute(op: Op, out: DType, *arrays: np.ndarray, interpret: bool) -> np.ndarray:
+def compute(
+    op: Op, out: DType, *arrays: np.ndarray, interpret: bool = False, target: Target | None = None
+) -> np.ndarray:
     """An op on whole arrays, as one kernel."""
     result = np.zeros(arrays[0].shape, out.numpy)
     memory = [*arrays, result]
     pointers = [make(Param(k, dtypes.from_numpy(a.dtype), k)) for k, a in enumerate(memory)]
     windows = [window(View.contiguous(p.dtype, result.shape), p) for p in pointers]
-    target = host_target(1)
+    target = target or host_target(1)
     lowered = lower(sink(store(windows[-1], make(op, *windows[:-1]))), target)
     slots = np.array([a.ctypes.data for a in memory], np.uint64)
     if interpret:
@@ -228,6 +233,65 @@ def test_casts_follow_the_rules_for_every_pair(source: DType, interpret: bool) -
         got = compute(Cast(target), target, x, interpret=interpret)
         want = convert(x.astype(np.float64) if source.is_float else x, source, target)
         agree(got, want, f"{source.name} to {target.name}", [x])
+
+
+NARROW = (dtypes.bfloat16, dtypes.float16, dtypes.float8_e4m3, dtypes.float8_e5m2)
+
+
+def without_half() -> Target:
+    """This machine, as if it had no instruction for float16."""
+    here = host_target(1)
+    return replace(here, features=here.features - {"f16c", "neon"})
+
+
+def codes(dtype: DType) -> np.ndarray:
+    """Every value of a narrow float."""
+    return np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
+
+
+def between(dtype: DType, wide: DType) -> np.ndarray:
+    """Every number halfway between two values of a narrow float, its neighbours, and what is out of reach."""
+    with np.errstate(all="ignore"):
+        numbers = np.unique(codes(dtype).astype(np.float64))
+    finite = numbers[np.isfinite(numbers)]
+    middle = ((finite[1:] + finite[:-1]) / 2).astype(wide.numpy)
+    found = [middle, np.nextafter(middle, wide.numpy.type(math.inf)), np.nextafter(middle, wide.numpy.type(-math.inf))]
+    if wide is dtypes.float64:  # one that a float32 would take for the middle
+        found += [middle * (1 + 2.0**-30), middle * (1 - 2.0**-30), np.array([1e308, -1e308, 5e-324])]
+    return np.concatenate([*found, np.array([0.0, -0.0, math.inf, -math.inf, math.nan, 3e38, -1e-45], wide.numpy)])
+
+
+def same_bits(got: np.ndarray, want: np.ndarray) -> None:
+    """Equal in every bit, but that one NaN is as good as another."""
+    nan = want != want
+    assert np.array_equal(got != got, nan)
+    assert got[~nan].tobytes() == want[~nan].tobytes()
+
+
+@pytest.mark.parametrize("half", [True, False], ids=["", "no_half"])
+@pytest.mark.parametrize("wide", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("narrow", NARROW, ids=lambda d: d.name)
+def test_narrow_floats_are_rounded_once_to_even_at_every_tie(narrow: DType, wide: DType, half: bool) -> None:
+    target = host_target(1) if half else without_half()
+    x = between(narrow, wide)
+    with np.errstate(all="ignore"):
+        want, wanted = x.astype(narrow.numpy), codes(narrow).astype(wide.numpy)
+    same_bits(compute(Cast(narrow), narrow, x, target=target), want)
+    same_bits(compute(Cast(wide), wide, codes(narrow), target=target), wanted)
+
+
+@pytest.mark.parametrize("wide", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("narrow", NARROW, ids=lambda d: d.name)
+def test_no_cast_calls_the_runtime_of_a_c_compiler(narrow: DType, wide: DType) -> None:
+    """It is not in every process: LLVM must find an instruction for each step on the plainest of machines."""
+    pointers = [make(Param(0, wide, 0)), make(Param(1, narrow, 1)), make(Param(2, wide, 2))]
+    x, y, z = (window(View.contiguous(p.dtype, (100,)), p) for p in pointers)
+    stores = (store(y, make(Cast(narrow), x)), store(z, make(Cast(wide), y)))
+    lowered = lower(sink(*stores), Target("x86_64", 16))
+    triple = binding.Target.from_triple("x86_64-unknown-linux-gnu")
+    machine = triple.create_target_machine(cpu="x86-64", features="", opt=2)
+    module = binding.parse_assembly(llvm.render(lowered.linear, Target("x86_64", 16)))
+    assert "call" not in machine.emit_assembly(module)
 
 
 @pytest.mark.parametrize("interpret", [True, False], ids=["PYTHON", "CPU"])

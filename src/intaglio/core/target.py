@@ -21,3 +21,8 @@ class Target:
     def has_fma(self) -> bool:
         """Whether a fused multiply-add is one instruction."""
         return "fma" in self.features or "neon" in self.features
+
+    @property
+    def has_half(self) -> bool:
+        """Whether float16 and float32 become one another in one instruction."""
+        return "f16c" in self.features or "neon" in self.features

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TYPES: Final = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8", "uint16": "i16",
-    "uint32": "i32", "uint64": "i64", "float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double",
+    "uint32": "i32", "uint64": "i64", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
     "float8_e4m3": "i8", "float8_e5m2": "i8",
 }  # fmt: skip
 INTEGER: Final = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
@@ -33,14 +33,21 @@ INTRINSIC: Final = {
     "trunc": "trunc",
     "round": "roundeven",
 }
+COMBINE: Final = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 COMPARE: Final = {
     "lt": ("olt", "slt", "ult"),
     "le": ("ole", "sle", "ule"),
     "eq": ("oeq", "eq", "eq"),
     "ne": ("une", "ne", "ne"),
 }
-NARROW: Final = (dtypes.float16, dtypes.bfloat16)
-TINY: Final = {dtypes.float8_e4m3: (20, -120, 0x7F), dtypes.float8_e5m2: (21, -112, 0x7C)}
+# dtype: how far its bits lie below those of a float32, the power of two between the exponents, its first code that
+# is no finite number
+PLACES: Final = {
+    dtypes.float8_e4m3: (20, 120, 0x7F),
+    dtypes.float8_e5m2: (21, 112, 0x7C),
+    dtypes.float16: (13, 112, 0x7C00),
+    dtypes.bfloat16: (16, 0, 0x7F80),
+}
 
 
 def render(linear: Node, target: Target) -> str:
@@ -77,8 +84,16 @@ class _Writer:
 
     def type(self, dtype: DType, shape: tuple[int, ...] = ()) -> str:
         """The type of a value."""
-        one = TYPES[dtype.name]
+        one = f"i{dtype.bits}" if self.is_coded(dtype) else TYPES[dtype.name]
         return f"<{shape[0]} x {one}>" if shape else one
+
+    def is_coded(self, dtype: DType) -> bool:
+        """Whether a float is held as an integer, its code: what no instruction converts, or none does exactly.
+
+        LLVM would convert it by calling a function of the C compiler's runtime, which may not be there; and the
+        instruction for bfloat16, where there is one, takes subnormal numbers for 0.
+        """
+        return dtype in PLACES and (dtype is not dtypes.float16 or not self.target.has_half)
 
     def fresh(self, text: str) -> str:
         """A new name for the result of an instruction."""
@@ -106,12 +121,10 @@ class _Writer:
         """A constant's text."""
         if dtype.is_bool:
             return "true" if value else "false"
+        if self.is_coded(dtype):
+            return str(dtype.to_bits(value))
         if dtype is dtypes.float16:
             return f"0xH{dtype.to_bits(value):04X}"
-        if dtype is dtypes.bfloat16:
-            return f"0xR{dtype.to_bits(value):04X}"
-        if dtype in TINY:
-            return str(dtype.to_bits(value))
         if dtype.is_float:
             return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
         return str(int(value))
@@ -197,9 +210,8 @@ class _Writer:
 
     def suffix(self, dtype: DType, shape: tuple[int, ...]) -> str:
         """An intrinsic's type suffix."""
-        one = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}.get(
-            TYPES[dtype.name], TYPES[dtype.name]
-        )
+        kind = self.type(dtype)
+        one = {"half": "f16", "float": "f32", "double": "f64"}.get(kind, kind)
         return f"v{shape[0]}{one}" if shape else one
 
     # -- instructions
@@ -393,13 +405,7 @@ class _Writer:
 
     def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
         """Two values of a reduction taken together."""
-        match kind:
-            case "sum":
-                return self.arithmetic("or" if dtype.is_bool else "add", dtype, shape, a, b)
-            case "prod":
-                return self.arithmetic("and" if dtype.is_bool else "mul", dtype, shape, a, b)
-            case _:
-                return self.extreme(kind == "max", dtype, shape, a, b)
+        return self.plain(COMBINE[kind], dtype, shape, [a, b])
 
     # -- arithmetic
 
@@ -424,15 +430,14 @@ class _Writer:
             return self.fresh(
                 f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}"
             )
-        dtype = node.src[0].dtype
-        if dtype in NARROW:
-            wide = [self.cast(v, dtype, dtypes.float32, shape) for v in values]
-            result = self.plain(op.name, dtypes.float32, shape, wide)
-            return result if node.dtype.is_bool else self.cast(result, dtypes.float32, dtype, shape)
-        return self.plain(op.name, dtype, shape, values)
+        return self.plain(op.name, node.src[0].dtype, shape, values)
 
     def plain(self, name: str, dtype: DType, shape: tuple[int, ...], values: list[str]) -> str:
-        """An op on values of one dtype."""
+        """An op on values of one dtype; narrow floats are computed in float32, each result rounded."""
+        if dtype in PLACES:
+            wide = [self.cast(v, dtype, dtypes.float32, shape) for v in values]
+            result = self.plain(name, dtypes.float32, shape, wide)
+            return result if name in COMPARE else self.cast(result, dtypes.float32, dtype, shape)
         kind = self.type(dtype, shape)
         if name in COMPARE:
             ordered, signed, unsigned = COMPARE[name]
@@ -444,11 +449,6 @@ class _Writer:
         if dtype.is_float:
             return self.floating(name, dtype, shape, values)
         return self.integral(name, dtype, shape, values)
-
-    def arithmetic(self, name: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
-        """One of the instructions that differ only in name."""
-        table = FLOAT if dtype.is_float else INTEGER
-        return self.fresh(f"{table[name]} {self.type(dtype, shape)} {a}, {b}")
 
     def extreme(self, largest: bool, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
         """The larger or smaller of two; NaN if either is."""
@@ -623,25 +623,27 @@ class _Writer:
         if source is to:
             return x
         a, b = self.type(source, shape), self.type(to, shape)
-        if source in TINY:
-            wide = self.from_tiny(x, source, shape)
+        if self.is_coded(source):
+            wide = self.from_narrow(x, source, shape)
             return self.cast(wide, dtypes.float32, to, shape)
-        if to in TINY:
-            return self.to_tiny(self.cast(x, source, dtypes.float32, shape), to, shape)
+        if self.is_coded(to):
+            odd = to is dtypes.float16 and source is dtypes.float64
+            single = self.odd_single(x, shape) if odd else self.cast(x, source, dtypes.float32, shape)
+            return self.to_narrow(single, to, shape)
         if to.is_bool:
             zero = "zeroinitializer" if shape else self.literal(source, 0)
             return self.fresh(f"{'fcmp une' if source.is_float else 'icmp ne'} {a} {x}, {zero}")
         if source.is_float and to.is_float:
-            if to in NARROW and (source in NARROW or (to is dtypes.bfloat16 and source is dtypes.float64)):
-                return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
+            if to is dtypes.float16 and source is dtypes.float64:
+                return self.cast(self.odd_single(x, shape), dtypes.float32, to, shape)
             return self.fresh(f"{'fpext' if to.bits > source.bits else 'fptrunc'} {a} {x} to {b}")
         if source.is_float:
-            if source in NARROW:
+            if source in PLACES:
                 return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
             return self.to_integer(x, source, to, shape)
         unsigned = source.kind != "int"
         if to.is_float:
-            if to in NARROW:
+            if to in PLACES:
                 return self.cast(self.cast(x, source, dtypes.float32, shape), dtypes.float32, to, shape)
             return self.fresh(f"{'uitofp' if unsigned else 'sitofp'} {a} {x} to {b}")
         if self.bits(source) == to.bits:
@@ -678,44 +680,45 @@ class _Writer:
             return self.fresh(f"select {flag} {both}, {whole} {upper}, {whole} {result}")
         return self.cast(result, through, to, shape) if through.bits != to.bits else result
 
-    def from_tiny(self, x: str, source: DType, shape: tuple[int, ...]) -> str:
-        """An 8-bit float as float32: its bits moved up, then scaled."""
-        shift, scale, top = TINY[source]
+    def from_narrow(self, x: str, source: DType, shape: tuple[int, ...]) -> str:
+        """A float of 8 or 16 bits as float32: its bits moved up, then scaled."""
+        shift, scale, top = PLACES[source]
         word, real, flag = (
             self.type(dtypes.int32, shape),
             self.type(dtypes.float32, shape),
             self.type(dtypes.bool, shape),
         )
+
+        def number(n: int) -> str:
+            return self.splat(dtypes.int32, n, shape)
+
         wide = self.fresh(f"zext {self.type(source, shape)} {x} to {word}")
-        magnitude = self.fresh(f"and {word} {wide}, {self.splat(dtypes.int32, 0x7F, shape)}")
-        bits = self.fresh(f"shl {word} {magnitude}, {self.splat(dtypes.int32, shift, shape)}")
+        if not scale:
+            return self.fresh(f"bitcast {word} {self.fresh(f'shl {word} {wide}, {number(shift)}')} to {real}")
+        magnitude = self.fresh(f"and {word} {wide}, {number((1 << (source.bits - 1)) - 1)}")
+        bits = self.fresh(f"shl {word} {magnitude}, {number(shift)}")
         value = self.fresh(
             f"fmul {real} {self.fresh(f'bitcast {word} {bits} to {real}')}, "
-            f"{self.splat(dtypes.float32, 2.0**-scale, shape)}"
+            f"{self.splat(dtypes.float32, 2.0**scale, shape)}"
         )
-        if source is dtypes.float8_e4m3:
-            odd = self.fresh(f"icmp eq {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
-            value = self.fresh(
-                f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}"
-            )
-        else:
-            endless = self.fresh(f"icmp eq {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
-            odd = self.fresh(f"icmp sgt {word} {magnitude}, {self.splat(dtypes.int32, top, shape)}")
+        if source is not dtypes.float8_e4m3:  # which has no infinity
+            endless = self.fresh(f"icmp eq {word} {magnitude}, {number(top)}")
             value = self.fresh(
                 f"select {flag} {endless}, {real} {self.splat(dtypes.float32, float('inf'), shape)}, {real} {value}"
             )
-            value = self.fresh(
-                f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}"
-            )
-        sign = self.fresh(f"shl {word} {wide}, {self.splat(dtypes.int32, 24, shape)}")
+        odd = self.fresh(f"icmp {'eq' if source is dtypes.float8_e4m3 else 'sgt'} {word} {magnitude}, {number(top)}")
+        value = self.fresh(
+            f"select {flag} {odd}, {real} {self.splat(dtypes.float32, float('nan'), shape)}, {real} {value}"
+        )
+        sign = self.fresh(f"shl {word} {wide}, {number(32 - source.bits)}")
         signed = self.fresh(f"bitcast {word} {sign} to {real}")
         return self.fresh(
             self.intrinsic(f"llvm.copysign.{self.suffix(dtypes.float32, shape)}", real, (real, value), (real, signed))
         )
 
-    def to_tiny(self, x: str, to: DType, shape: tuple[int, ...]) -> str:
-        """A float32 as an 8-bit float: scaled down, rounded at the last bit that is kept."""
-        shift, scale, top = TINY[to]
+    def to_narrow(self, x: str, to: DType, shape: tuple[int, ...]) -> str:
+        """A float32 as a float of 8 or 16 bits, rounded once, halves to even: scaled down, then cut at its last bit."""
+        shift, scale, top = PLACES[to]
         word, real, flag = (
             self.type(dtypes.int32, shape),
             self.type(dtypes.float32, shape),
@@ -726,10 +729,14 @@ class _Writer:
             return self.splat(dtypes.int32, n, shape)
 
         bits = self.fresh(f"bitcast {real} {x} to {word}")
-        sign = self.fresh(f"and {word} {self.fresh(f'lshr {word} {bits}, {number(24)}')}, {number(0x80)}")
-        plain = self.fresh(self.intrinsic(f"llvm.fabs.{self.suffix(dtypes.float32, shape)}", real, (real, x)))
-        scaled = self.fresh(f"fmul {real} {plain}, {self.splat(dtypes.float32, 2.0**scale, shape)}")
-        raw = self.fresh(f"bitcast {real} {scaled} to {word}")
+        shifted = self.fresh(f"lshr {word} {bits}, {number(32 - to.bits)}")
+        sign = self.fresh(f"and {word} {shifted}, {number(1 << (to.bits - 1))}")
+        raw = self.fresh(f"and {word} {bits}, {number(0x7FFFFFFF)}")
+        if scale:
+            plain = self.fresh(f"bitcast {word} {raw} to {real}")
+            scaled = self.fresh(f"fmul {real} {plain}, {self.splat(dtypes.float32, 2.0**-scale, shape)}")
+            back = self.fresh(f"fmul {real} {scaled}, {self.splat(dtypes.float32, 2.0**scale, shape)}")
+            raw = self.odd(scaled, dtypes.float32, back, plain, shape)
         odd_bit = self.fresh(f"and {word} {self.fresh(f'lshr {word} {raw}, {number(shift)}')}, {number(1)}")
         bumped = self.fresh(
             f"add {word} {self.fresh(f'add {word} {raw}, {number((1 << (shift - 1)) - 1)}')}, {odd_bit}"
@@ -738,8 +745,32 @@ class _Writer:
         over = self.fresh(f"icmp sge {word} {kept}, {number(top)}")
         kept = self.fresh(f"select {flag} {over}, {word} {number(top)}, {word} {kept}")
         nan = self.fresh(f"fcmp uno {real} {x}, {x}")
-        kept = self.fresh(f"select {flag} {nan}, {word} {number(0x7F if top == 0x7F else 0x7E)}, {word} {kept}")
+        kept = self.fresh(f"select {flag} {nan}, {word} {number(top | 1 << (22 - shift))}, {word} {kept}")
         return self.fresh(f"trunc {word} {self.fresh(f'or {word} {kept}, {sign}')} to {self.type(to, shape)}")
+
+    def odd_single(self, x: str, shape: tuple[int, ...]) -> str:
+        """A float64 as a float32 that rounds on, to fewer bits, as the float64 itself would."""
+        double, real = self.type(dtypes.float64, shape), self.type(dtypes.float32, shape)
+        single = self.fresh(f"fptrunc {double} {x} to {real}")
+        back = self.fresh(f"fpext {real} {single} to {double}")
+        absolute = f"llvm.fabs.{self.suffix(dtypes.float64, shape)}"
+        back, plain = (self.fresh(self.intrinsic(absolute, double, (double, v))) for v in (back, x))
+        bits = self.odd(single, dtypes.float64, back, plain, shape)
+        return self.fresh(f"bitcast {self.type(dtypes.int32, shape)} {bits} to {real}")
+
+    def odd(self, rounded: str, dtype: DType, back: str, plain: str, shape: tuple[int, ...]) -> str:
+        """The bits of a rounded float32, rounded to odd instead: cut, the last bit set if anything was lost.
+
+        What is rounded to odd can be rounded again without a fault. `plain` is the magnitude before, and `back` that
+        after, both in `dtype`. Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
+        algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008.
+        """
+        kind, real, word = self.type(dtype, shape), self.type(dtypes.float32, shape), self.type(dtypes.int32, shape)
+        flag = self.type(dtypes.bool, shape)
+        bits = self.fresh(f"bitcast {real} {rounded} to {word}")
+        up = self.fresh(f"zext {flag} {self.fresh(f'fcmp ogt {kind} {back}, {plain}')} to {word}")
+        lost = self.fresh(f"zext {flag} {self.fresh(f'fcmp one {kind} {back}, {plain}')} to {word}")
+        return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
 
 
 def _places(places: range) -> str:

@@ -7,6 +7,7 @@ import pstats
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from intaglio import GlobalCounters, Tensor
 from intaglio.engine.devices import device_of
@@ -50,22 +51,22 @@ def recurrence(length: int) -> Tensor:
     return t
 
 
-def test_a_chain_takes_calls_in_proportion() -> None:
-    chain(400).realize()
-    few = calls(lambda: chain(400).realize())
-    assert calls(lambda: chain(4000).realize()) <= 11 * few
+PROGRAMS = pytest.mark.parametrize("program", [chain, writes, recurrence], ids=lambda f: f.__name__)
 
 
-def test_writes_take_calls_in_proportion() -> None:
-    writes(1000).realize()
-    few = calls(lambda: writes(1000).realize())
-    assert calls(lambda: writes(10_000).realize()) <= 11 * few
+@PROGRAMS
+def test_a_new_program_takes_calls_in_proportion(program: Callable[[int], Tensor]) -> None:
+    program(999).realize()
+    few = calls(lambda: program(1000).realize())
+    assert calls(lambda: program(10_000).realize()) <= 11 * few
 
 
-def test_a_recurrence_takes_calls_in_proportion() -> None:
-    recurrence(1000).realize()
-    few = calls(lambda: recurrence(1000).realize())
-    assert calls(lambda: recurrence(10_000).realize()) <= 11 * few
+@PROGRAMS
+def test_a_program_of_a_known_structure_takes_calls_in_proportion(program: Callable[[int], Tensor]) -> None:
+    program(500).realize()
+    few = calls(lambda: program(500).realize())
+    program(5000).realize()
+    assert calls(lambda: program(5000).realize()) <= 11 * few
 
 
 def test_a_chain_of_a_hundred_thousand_steps_runs() -> None:

@@ -213,6 +213,7 @@ def _device(name: str) -> Device:
     return _KINDS[name.partition(":")[0]](name)
 
 
+@cache
 def device_of(name: str) -> Device:
     """The device of a name.
 

@@ -1,4 +1,4 @@
-"""Realizing: a program scheduled, compiled and run; the table from buffer names to bytes."""
+"""Realizing: a plan compiled, given its bytes and run; the table from buffer names to bytes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import signal
 import threading
 import time
-import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config
@@ -15,30 +13,17 @@ from intaglio.core.errors import InternalError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
 from intaglio.engine.devices import Device, device_of
-from intaglio.ops.memory import Buffer as BufferOp
-from intaglio.ops.memory import BufferRef, Window
-from intaglio.schedule.alias import order
-from intaglio.schedule.fuse import split, together, used
-from intaglio.schedule.kernels import Copy, PlannedKernel, build
-from intaglio.schedule.program import CopyTo, Program, Repeat, Statement
+from intaglio.ops.memory import BufferRef
+from intaglio.runtime.buffer import Buffer
+from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from intaglio.engine.devices import Executable
-    from intaglio.runtime.buffer import Buffer
+    from intaglio.engine.plan import Plan
 
 lock: Final = threading.RLock()
-_buffers: Final[weakref.WeakKeyDictionary[BufferRef, Buffer]] = weakref.WeakKeyDictionary()
-
-
-@dataclass(slots=True)
-class Plan:
-    """A program ready to run: kernels and copies in order, and where moved buffers end up."""
-
-    kernels: list[PlannedKernel | Copy]
-    renamed: dict[BufferRef, BufferRef]
-    fresh: set[BufferRef]
 
 
 # -- buffers
@@ -56,12 +41,12 @@ def new_ref(nbytes: int, device: str) -> BufferRef:
 
 def adopt(ref: BufferRef, memory: Buffer) -> None:
     """Say which bytes a name stands for."""
-    _buffers[ref] = memory
+    ref.memory = memory
 
 
 def is_allocated(ref: BufferRef) -> bool:
     """Whether a name stands for bytes."""
-    return ref in _buffers
+    return ref.memory is not None
 
 
 def from_bytes(data: bytes | memoryview, device: str, *, table: bool = False) -> BufferRef:
@@ -70,7 +55,7 @@ def from_bytes(data: bytes | memoryview, device: str, *, table: bool = False) ->
         ref = BufferRef(len(data), device)
         memory = device_of(device).allocate(len(data))
         memory.copy_in(data)
-        _buffers[ref] = memory
+        ref.memory = memory
         if table:
             GlobalCounters.table_bytes += len(data)
         return ref
@@ -81,56 +66,13 @@ def buffer_of(ref: BufferRef) -> Buffer:
 
     Raises: InternalError if it has none.
     """
-    found = _buffers.get(ref)
-    if found is None:
+    found = ref.memory
+    if not isinstance(found, Buffer):
         raise InternalError(f"engine: {ref} has no bytes. Please report it.")
     return found
 
 
-# -- plans
-
-
-def plan(program: Program) -> Plan:
-    """The kernels of a program, in the order in which they run."""
-    ordered = order(program)
-    keep = {ordered.renamed.get(ref, ref) for ref in program.keep}
-    for ref in list(keep):
-        while ref in ordered.renamed:
-            ref = ordered.renamed[ref]
-        keep.add(ref)
-    statements = split(used(ordered.statements, keep), ordered.fresh)
-    kernels: list[PlannedKernel | Copy] = []
-    for group in together(statements):
-        copy = _copy(group[0])
-        kernels.append(copy if copy is not None else build(group))
-    renamed: dict[BufferRef, BufferRef] = {}
-    for ref in program.keep:
-        home = ref
-        while home in ordered.renamed:
-            home = ordered.renamed[home]
-        renamed[ref] = home
-    made = Plan(kernels, renamed, ordered.fresh)
-    debug.schedule(made.kernels)
-    return made
-
-
-def _copy(statement: Statement) -> Copy | None:
-    """The move between devices that a statement is, if it is one."""
-    if isinstance(statement, Repeat):
-        return None
-    value = statement.value
-    if isinstance(value.op, CopyTo):
-        value = value.src[0]
-    elif (
-        not (isinstance(value.op, Window) and isinstance(value.src[0].op, BufferOp))
-        or value.src[0].op.ref.device == statement.ref.device
-    ):
-        return None
-    if not (isinstance(value.op, Window) and isinstance(value.src[0].op, BufferOp)):
-        raise InternalError("engine: a copy of a value that is not in memory")
-    if not statement.view.is_contiguous or statement.view.offset or statement.indices:
-        raise InternalError("engine: a copy into part of a buffer")
-    return Copy(value.src[0].op.ref, value.op.view, statement.ref)
+# -- running
 
 
 @contextlib.contextmanager
@@ -155,53 +97,30 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
     """
     with lock:
-        loaded: list[Executable | None] = []
-        for kernel in made.kernels:
-            loaded.append(None if isinstance(kernel, Copy) else device_of(kernel.device).load(kernel.ast))
+        if not made.loaded:
+            made.loaded.extend(None if isinstance(k, Copy) else device_of(k.device).load(k.ast) for k in made.kernels)
         memory = _allocate(made)
-        debug.prepare(made.kernels, loaded)
+        debug.prepare(made.kernels, made.loaded)
         with _uninterrupted():
             try:
-                _launch(made.kernels, loaded, memory)
+                _launch(made.kernels, made.loaded, memory)
             finally:
                 for ref in made.fresh:
-                    if ref in memory:
-                        _buffers[ref] = memory[ref]
+                    ref.memory = memory.get(ref)
             committed()
 
 
 def _allocate(made: Plan) -> dict[BufferRef, Buffer]:
-    """The bytes of every buffer of a plan; buffers that are dead by then lend theirs to later ones."""
-    last: dict[BufferRef, int] = {}
-    for number, kernel in enumerate(made.kernels):
-        for ref in refs_of(kernel):
-            last[ref] = number
-    kept = set(made.renamed.values())
+    """The bytes of every buffer of a plan."""
     memory: dict[BufferRef, Buffer] = {}
-    idle: dict[tuple[str, int], list[Buffer]] = {}
-    ending: dict[int, list[BufferRef]] = {}
-    for ref, number in last.items():
-        ending.setdefault(number, []).append(ref)
-    for number, kernel in enumerate(made.kernels):
-        for ref in refs_of(kernel):
-            if ref in memory:
-                continue
-            known = _buffers.get(ref)
-            if known is None:
-                if ref not in made.fresh:
-                    raise InternalError(f"engine: {ref} is used and has no bytes. Please report it.")
-                spare = idle.get((ref.device, ref.nbytes))
-                known = spare.pop() if spare else device_of(ref.device).allocate(ref.nbytes)
-            memory[ref] = known
-        for ref in ending.get(number, ()):
-            if ref in made.fresh and ref not in kept and ref not in _buffers:
-                idle.setdefault((ref.device, ref.nbytes), []).append(memory[ref])
+    for ref in made.buffers:
+        if ref not in made.fresh:
+            memory[ref] = buffer_of(ref)
+        elif ref in made.lent:
+            memory[ref] = memory[made.lent[ref]]
+        else:
+            memory[ref] = device_of(ref.device).allocate(ref.nbytes)
     return memory
-
-
-def refs_of(kernel: PlannedKernel | Copy) -> Sequence[BufferRef]:
-    """The buffers that a kernel or copy touches."""
-    return (kernel.source, kernel.target) if isinstance(kernel, Copy) else kernel.buffers
 
 
 def _launch(
@@ -231,9 +150,7 @@ def _launch(
         if here is not device:
             flush()
             device = here
-        slots = [
-            memory[slot[0]].address + slot[1] if isinstance(slot[0], BufferRef) else slot[1] for slot in kernel.slots
-        ]
+        slots = [memory[of].address + rest if isinstance(of, BufferRef) else rest for of, rest in kernel.slots]
         run.append((kernel, executable, slots))
         GlobalCounters.kernel_count += 1
         GlobalCounters.global_ops += executable.flops

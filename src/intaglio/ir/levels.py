@@ -45,6 +45,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "buffer": (_T,),
     "read": (_T,),
     "read_at": (_T,),
+    "hole": (_T,),
     "copy_to": (_T,),
     "param": (_T, _K, _P, _I),
     "arg": (_K, _P, _I),

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from intaglio.core.dtypes import DType
+    from intaglio.ir.view import View
+    from intaglio.ops.memory import BufferRef
 
 Shape: TypeAlias = tuple[int, ...]
 Result: TypeAlias = "tuple[DType, Shape]"
@@ -52,16 +54,18 @@ class Node:
     """One value in a pure graph: an op applied to input nodes.
 
     Build nodes with `make` (or an op's builder), never directly: equal nodes are one object, so `is` compares them.
-    `site` is the user's file and line where that matters; it takes no part in equality.
+    `site` is the user's file and line where that matters, `place` the bytes that hold the value once it has
+    been computed. Neither takes part in equality.
     """
 
-    __slots__ = ("__weakref__", "dtype", "op", "shape", "site", "src")
+    __slots__ = ("__weakref__", "dtype", "op", "place", "shape", "site", "src")
 
     op: Op
     src: tuple[Node, ...]
     dtype: DType
     shape: Shape
     site: tuple[str, int] | None
+    place: tuple[BufferRef, View] | None
 
     @property
     def size(self) -> int:
@@ -114,7 +118,7 @@ def make(op: Op, *src: Node) -> Node:
     node.op = op
     node.src = src
     node.dtype, node.shape = op.infer(*src)
-    node.site = None
+    node.site = node.place = None
     entry = _Entry(node, _bury)
     entry.key = key
     other = _table.setdefault(key, entry)

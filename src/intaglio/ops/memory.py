@@ -17,14 +17,15 @@ _buffer_ids: Final = itertools.count()
 
 
 class BufferRef:
-    """The name of some bytes on a device; only `engine` knows which runtime buffer it stands for.
+    """The name of some bytes on a device. `memory`, the runtime buffer that it stands for, is the engine's alone.
 
     Compared by identity. When the last reference goes, the bytes go.
     """
 
-    __slots__ = ("__weakref__", "device", "id", "nbytes")
+    __slots__ = ("__weakref__", "device", "id", "memory", "nbytes")
 
     def __init__(self, nbytes: int, device: str) -> None:
+        self.memory: object = None
         self.id: Final = next(_buffer_ids)
         self.nbytes: Final = nbytes
         self.device: Final = device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
@@ -13,17 +13,18 @@ from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, c
 from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
 from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
-from intaglio.schedule.program import Repeat, Statement, Write
+from intaglio.schedule.program import Hole, Repeat, Statement, Write
 
 PLAIN: Final = (0, 1, -1, 2, 0.5)  # literals that stay in the text: they simplify
+Slot: TypeAlias = tuple[BufferRef | DType | Hole, int]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedKernel:
-    """A kernel not yet compiled: its AST, and what its argument slots hold (a buffer and byte shift, or a number)."""
+    """A kernel not yet compiled: its AST, and what its arguments are (buffer and byte, dtype and bits, or a hole)."""
 
     ast: Node
-    slots: tuple[tuple[BufferRef, int] | tuple[DType, int], ...]
+    slots: tuple[Slot, ...]
     device: str
     metadata: tuple[str, ...]
     nbytes: int
@@ -53,6 +54,11 @@ class Copy:
     view: View
     target: BufferRef
 
+    @property
+    def buffers(self) -> list[BufferRef]:
+        """The buffers that it touches."""
+        return [self.source, self.target]
+
 
 def build(statements: list[Statement]) -> PlannedKernel:
     """Statements that share a kernel, as that kernel."""
@@ -63,10 +69,9 @@ class _Builder:
     """The slots of one kernel in the making."""
 
     def __init__(self) -> None:
-        self.slots: Final[list[tuple[BufferRef, int] | tuple[DType, int]]] = []
+        self.slots: Final[list[Slot]] = []
         self.params: Final[dict[tuple[BufferRef, DType, int], Node]] = {}
         self.groups: Final[dict[BufferRef, int]] = {}
-        self.args: Final[dict[tuple[DType, int, int], Node]] = {}
         self.done: Final[dict[Node, Node]] = {}
         self.names: Final[dict[str, None]] = {}
         self.fixed: Final[set[Node]] = set()  # byte offsets of sequential loops: their steps stay in the text
@@ -75,7 +80,7 @@ class _Builder:
 
     def build(self, statements: list[Statement]) -> PlannedKernel:
         """The kernel."""
-        self.fixed.update(_offsets(statements))
+        self.fixed.update(offsets_of(statements))
         nodes = [self.repeat(s) if isinstance(s, Repeat) else self.write(s) for s in statements]
         first = statements[0]
         ref = first.arms[0][0].ref if isinstance(first, Repeat) else first.ref
@@ -91,14 +96,10 @@ class _Builder:
             self.slots.append((ref, shift))
         return found
 
-    def argument(self, dtype: DType, value: int | float | bool) -> Node:
-        """The scalar argument for a number."""
-        bits = dtype.to_bits(value)
-        key = (dtype, bits, len(self.slots))
-        found = make(Arg(len(self.slots), dtype))
-        self.args[key] = found
-        self.slots.append((dtype, bits))
-        return found
+    def argument(self, dtype: DType, slot: Slot) -> Node:
+        """A scalar argument."""
+        self.slots.append(slot)
+        return make(Arg(len(self.slots) - 1, dtype))
 
     def place(self, view: View, ref: BufferRef, offset: Node | None) -> Node:
         """A window on a buffer; a byte offset that is not 0 becomes an argument."""
@@ -114,7 +115,7 @@ class _Builder:
             return window(View(view.dtype, view.shape, strides, start), pointer, offset)
         if start == 0:
             return window(fixed, pointer)
-        return window(fixed, pointer, self.argument(dtypes.int64, start))
+        return window(fixed, pointer, self.argument(dtypes.int64, (dtypes.int64, dtypes.int64.to_bits(start))))
 
     def value(self, root: Node) -> Node:
         """A value over pointers and arguments."""
@@ -146,7 +147,7 @@ class _Builder:
                     done[node] = done[node.src[0]]
                 case Elementwise():
                     lift = node not in self.fixed
-                    src = [self.literal(s) if lift and isinstance(s.op, Const) else done[s] for s in node.src]
+                    src = [self.literal(s) if lift and not s.src else done[s] for s in node.src]
                     done[node] = make(op, *src)
                     if not isinstance(op, Cast):
                         self.names[op.name] = None
@@ -158,12 +159,15 @@ class _Builder:
 
     def literal(self, node: Node) -> Node:
         """A number as an argument, unless it is one that simplifies."""
-        op = node.op
-        if not isinstance(op, Const) or op.of.is_bool or op.value in PLAIN or op.value != op.value:
-            return node
-        found = self.done.get(node)
-        if found is None or found is node:
-            found = self.done[node] = self.argument(op.of, op.value)
+        found = self.done[node]
+        if found is node:
+            match node.op:
+                case Const(of=of, bits=bits) as op if not stays(op):
+                    found = self.done[node] = self.argument(of, (of, bits))
+                case Hole(of=of) as op:
+                    found = self.done[node] = self.argument(of, (op, 0))
+                case _:
+                    pass
         return found
 
     def write(self, statement: Write) -> Node:
@@ -192,7 +196,13 @@ class _Builder:
         return make(FOR, self.value(statement.counter), make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))
 
 
-def _offsets(statements: list[Statement]) -> set[Node]:
+def stays(op: Const) -> bool:
+    """Whether a literal stays in a kernel's text: it simplifies, or (a NaN) is equal to nothing."""
+    value = op.value
+    return op.of.is_bool or value in PLAIN or value != value
+
+
+def offsets_of(statements: list[Statement]) -> set[Node]:
     """The nodes that compute the byte offsets of sequential loops."""
     roots: list[Node] = []
     for statement in statements:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from intaglio.ir.node import Node, Op, Result, make
 
 if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
     from intaglio.ir.view import View
     from intaglio.ops.memory import BufferRef
 
@@ -40,6 +41,19 @@ class CopyTo(Op):
     def infer(self, value: Node) -> Result:
         """Unchanged."""
         return value.dtype, value.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Hole(Op):
+    """A number that a kernel takes as an argument, known when the kernel runs. Shape ()."""
+
+    number: int
+    of: DType
+    name: ClassVar[str] = "hole"
+
+    def infer(self) -> Result:
+        """A scalar of its dtype."""
+        return self.of, ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +97,12 @@ class Program:
     `fresh` are the buffers that this program creates (no bytes yet). `keep` are the buffers whose final bytes matter;
     everything else is scratch. `floating` are the numbers of statements that may run at any time at which their reads
     are valid (values that were asked for: they write fresh buffers that nothing else in the program reads).
-    `pinned` are the buffers that may not move.
+    `pinned` are the buffers that may not move. `reads` says of values that they are to be read, not computed: they are
+    leaves of the statements' values, as if a `ReadAt` stood there.
     """
 
     statements: list[Statement]
+    reads: dict[Node, ReadAt] = field(default_factory=dict)
     fresh: set[BufferRef] = field(default_factory=set)
     keep: set[BufferRef] = field(default_factory=set)
     floating: set[int] = field(default_factory=set)

@@ -13,6 +13,7 @@ import numpy as np
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
+from intaglio.engine.plan import Plan, Plans
 from intaglio.ir.node import Node, drain, make, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops import movement
@@ -21,6 +22,7 @@ from intaglio.ops.loop import ASSIGN, Assign, Kernel
 from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const, window
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
+from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll
 from intaglio.storage.batch import batch, supports
@@ -36,8 +38,7 @@ if TYPE_CHECKING:
     from intaglio.storage.columns import Integers
     from intaglio.storage.skeleton import Hole
 
-# Where the value of a node lies: an old version kept for its readers, or the result of a computed tensor.
-realized: Final[weakref.WeakKeyDictionary[Node, tuple[BufferRef, View]]] = weakref.WeakKeyDictionary()
+plans: Final = Plans()
 scalars: Final[list[weakref.ref[ScalarHandle]]] = []  # handles of scalar expressions not yet nodes
 
 
@@ -76,14 +77,14 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
 class Pending:
     """Kernels that were partitioned and have not run."""
 
-    plan: engine.Plan
+    plan: Plan
     nodes: dict[BufferRef, Node]  # a buffer that they write -> ASSIGN(BUFFER, KERNEL)
     done: bool = False
 
     @property
     def touched(self) -> set[BufferRef]:
         """The buffers that they read or write."""
-        return {ref for kernel in self.plan.kernels for ref in engine.refs_of(kernel)}
+        return {ref for kernel in self.plan.kernels for ref in kernel.buffers}
 
     def run(self) -> None:
         """Run them, once."""
@@ -183,7 +184,7 @@ class Slice:
         stack = [root]
         while stack:
             node = stack.pop()
-            if node in self._seen or node in realized:
+            if node in self._seen or node.place is not None:
                 continue
             self._seen.add(node)
             check = checks.pending.get(node)
@@ -263,8 +264,8 @@ class Flush:
         outputs = self.build()
         renamed: dict[BufferRef, BufferRef] = {}
         if self.program.statements:
-            plan = engine.plan(self.program)
-            _run_postponed({ref for kernel in plan.kernels for ref in engine.refs_of(kernel)})
+            plan = plans.plan(self.program)
+            _run_postponed({ref for kernel in plan.kernels for ref in kernel.buffers})
             renamed = plan.renamed
             engine.execute(plan, lambda: self._commit(renamed))
         else:
@@ -291,10 +292,10 @@ class Flush:
 
     def postpone(self, outputs: list[BufferRef]) -> tuple[Pending, list[BufferRef]]:
         """Plan, and retire the entries as if the kernels had run: they run before their buffers are touched."""
-        plan = engine.plan(self.program)
+        plan = plans.plan(self.program)
         nodes: dict[BufferRef, Node] = {}
         for kernel in plan.kernels:
-            if isinstance(kernel, engine.PlannedKernel):
+            if isinstance(kernel, PlannedKernel):
                 edges = [buffer(ref) for ref in kernel.buffers]
                 made = make(Kernel(kernel.metadata), kernel.ast, *edges)
                 for ref in kernel.written:
@@ -345,22 +346,24 @@ class Flush:
     # -- values
 
     def resolve(self, root: Node) -> Node:
-        """A value with every read replaced by where the bytes are."""
+        """A value whose reads the program knows; what has no bytes of its own is put in."""
         done = self.resolved
+        reads = self.program.reads
         stack: list[tuple[Node, bool]] = [(root, False)]
         while stack:
             node, ready = stack.pop()
             if node in done:
                 continue
-            place = realized.get(node)
-            if place is not None:
-                done[node] = read_at(place[0], place[1], 0)
+            if node.place is not None:
+                reads[node] = ReadAt(*node.place, 0)
+                done[node] = node
                 continue
             match node.op:
                 case Read(storage=Storage() as storage, view=view, stamp=stamp):
                     inline = storage not in self.homes and storage.ref is None
                     if not inline:
-                        done[node] = read_at(self.home(storage), view, self.position(storage, stamp))
+                        reads[node] = ReadAt(self.home(storage), view, self.position(storage, stamp))
+                        done[node] = node
                     elif storage.base is None:
                         done[node] = expand(const(view.dtype, 0), view.shape)
                     elif ready or storage.base in done:
@@ -368,7 +371,8 @@ class Flush:
                     else:
                         stack += ((node, True), (storage.base, False))
                 case Buffer(ref=ref):
-                    done[node] = read_at(ref, View.contiguous(dtypes.uint8, (ref.nbytes,)), 0)
+                    reads[node] = ReadAt(ref, View.contiguous(dtypes.uint8, (ref.nbytes,)), 0)
+                    done[node] = node
                 case Assign():
                     done[node] = node
                 case Detach() if node.src[0] in done:
@@ -381,13 +385,30 @@ class Flush:
                         stack.extend((s, False) for s in node.src if s not in done)
         return done[root]
 
+    def _device_of(self, value: Node) -> str | None:
+        """The device of the buffers that a resolved value reads."""
+        reads = self.program.reads
+        stack = [value]
+        seen: set[Node] = set()
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            match reads.get(node, node.op):
+                case ReadAt(ref=ref) | Buffer(ref=ref):
+                    return ref.device
+                case _:
+                    stack.extend(node.src)
+        return None
+
     def _output(self, node: Node) -> BufferRef:
         """A statement that computes a wanted node into a buffer of its own, unless it is in one already."""
-        place = realized.get(node)
+        place = node.place
         if place is not None and place[1].is_contiguous and place[1].nbytes == place[0].nbytes:
             return place[0]
         value = self.resolve(node)
-        device = _device_of(value) or engine.default_device()
+        device = self._device_of(value) or engine.default_device()
         ref = engine.new_ref(node.nbytes, device)
         self.program.fresh.add(ref)
         self.program.keep.add(ref)
@@ -482,7 +503,7 @@ class Flush:
                     self._kinds[key] = kind
                 return reroll.Item(entry.sequence, kind, entry.offset, entry.holes)
             case Entry(indices=()) if entry.combine == "set":
-                found = of_node(entry.value, realized)
+                found = of_node(entry.value)
                 if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
                     return None
                 view = entry.view
@@ -563,7 +584,7 @@ class Flush:
             self._save_origin(storage, ref)
             for reference in storage.live:
                 node = reference()
-                if node is None or node in realized or node in self.own:
+                if node is None or node.place is not None or node in self.own:
                     continue
                 match node.op:
                     case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
@@ -581,8 +602,8 @@ class Flush:
         """Keep the computed value that the bytes were, where somebody still uses it."""
         node = storage.origin() if storage.origin is not None else None
         if node is not None and _is_constant(node):
-            realized.pop(node, None)  # it can be computed again (and the kernels that are remembered hold such nodes)
-        elif node is not None and realized.get(node, (None, None))[0] is ref:
+            node.place = None  # it can be computed again (and the kernels that are remembered hold such nodes)
+        elif node is not None and node.place is not None and node.place[0] is ref:
             fresh = engine.new_ref(node.nbytes, storage.device)
             self.program.fresh.add(fresh)
             self.program.keep.add(fresh)
@@ -611,7 +632,7 @@ class Flush:
         for reference, ref, view in self.saved:
             node = reference()
             if node is not None:
-                realized[node] = (renamed.get(ref, ref), view)
+                node.place = renamed.get(ref, ref), view
 
 
 def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
@@ -767,23 +788,6 @@ def _by_movement(view: View, value: Node) -> Node | None:
     node = movement.permute(node, (*order, *rest))
     kept = tuple(n if s != 0 and n != 1 else 1 for n, s in zip(view.shape, view.strides, strict=True))
     return expand(movement.reshape(node, kept), view.shape)
-
-
-def _device_of(value: Node) -> str | None:
-    """The device of the buffers that a resolved value reads."""
-    stack = [value]
-    seen: set[Node] = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        match node.op:
-            case ReadAt(ref=ref) | Buffer(ref=ref):
-                return ref.device
-            case _:
-                stack.extend(node.src)
-    return None
 
 
 def _overwritten(storage: Storage, view: View, seen: int, stamp: int) -> bool:

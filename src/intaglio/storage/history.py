@@ -246,7 +246,7 @@ def _rolled(storage: Storage, history: History) -> list[Record]:
         {read.op.stamp for reference in storage.live if (read := reference()) and isinstance(read.op, Read)}
     )
     for record in history.records:
-        found = of_node(record.value, ()) if record.value is not None and not record.indices else None
+        found = of_node(record.value, again=True) if record.value is not None and not record.indices else None
         if found is None or not supports(found[0]):
             emit()
             out.append(record)

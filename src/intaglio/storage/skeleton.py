@@ -9,8 +9,6 @@ from intaglio.ir.node import Node, Op, toposort
 from intaglio.ops.memory import Const, Read
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from intaglio.core.dtypes import DType
     from intaglio.storage.storage import Storage
 
@@ -120,8 +118,11 @@ def _flatten(root: Skeleton) -> Pattern:
     return Pattern(tuple(steps))
 
 
-def of_node(root: Node, kept: Container[Node]) -> tuple[Pattern, tuple[Hole, ...]] | None:
-    """The pattern and holes of a payload; None where it is too large to be a loop's body, or reads a kept value."""
+def of_node(root: Node, *, again: bool = False) -> tuple[Pattern, tuple[Hole, ...]] | None:
+    """The pattern and holes of a payload; None where it is too large to be a loop's body, or reads a kept value.
+
+    With `again`, kept values are read as they were written: from their storages.
+    """
     steps: list[Step] = []
     holes: list[Hole] = []
     index: dict[Node, int] = {}
@@ -130,7 +131,7 @@ def of_node(root: Node, kept: Container[Node]) -> tuple[Pattern, tuple[Hole, ...
             case Const() as op:
                 steps.append(Step("number", node.dtype))
                 holes.append(op.value)
-            case Read() if node in kept:
+            case Read() if node.place is not None and not again:
                 return None
             case Read(storage=storage, view=view, stamp=stamp):
                 steps.append(Step("read", node.dtype, view.shape, view.strides, storage))

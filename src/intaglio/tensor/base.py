@@ -18,7 +18,6 @@ from intaglio.storage.flush import (
     assign_of,
     flush,
     partition,
-    realized,
     scalar_node,
     scalars,
     waits_for,
@@ -302,7 +301,7 @@ def _taken(storage: Storage, view: View) -> Node:
     storage.touch()
     node = storage.read(view)
     (ref,) = flush((), (node,))
-    realized[node] = ref, View.contiguous(view.dtype, view.shape)
+    node.place = ref, View.contiguous(view.dtype, view.shape)
     return node
 
 
@@ -441,7 +440,7 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
             storages.append(tensor._storage)
             continue
         node = tensor._node if tensor._node is not None else tensor.to_node()
-        place = realized.get(node)
+        place = node.place
         if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
             continue
         computed.append(tensor)
@@ -460,7 +459,7 @@ def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
                 storages.append(tensor._storage)
             continue
         node = tensor._node if tensor._node is not None else tensor.to_node()
-        if node not in realized:
+        if node.place is None:
             computed.append((tensor, node))
     if not storages and not computed:
         return None
@@ -473,7 +472,7 @@ def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
 def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
     """A computed tensor whose value now lies (or will lie) in a buffer."""
     view = View.contiguous(node.dtype, node.shape)
-    realized[node] = ref, view
+    node.place = ref, view
     storage = Storage(ref.nbytes, tensor._device, ref=ref)
     storage.origin = weakref.ref(node)
     if tensor._grad_state is True:

@@ -14,7 +14,7 @@ from intaglio.engine.devices import canonical, device_of
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const
-from intaglio.storage.flush import flush, realized, waits_for
+from intaglio.storage.flush import flush, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor.gradients import DETACHED
 
@@ -29,9 +29,8 @@ def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
     """The buffer and view of this tensor's value, computed if need be."""
     if self._storage is None:
         node = self._value()
-        place = realized.get(node)
-        if place is not None:
-            return place
+        if node.place is not None:
+            return node.place
         self.realize()
     storage, view = self._place()
     with engine.lock:

@@ -12,6 +12,7 @@ from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
 from intaglio.engine.devices import device_of
 from intaglio.engine.draw import draw
+from intaglio.ir.size import at
 from intaglio.ir.text import print_text
 from intaglio.runtime.compiler import assembly
 from intaglio.schedule.kernels import Copy, PlannedKernel
@@ -62,7 +63,7 @@ def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[i
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
     level = config.debug
     for kernel, _, _ in run:
-        explain.note(kernel.ast)
+        explain.note(kernel.ast, kernel.size_slot)
     if level < 2:
         device.run([(executable, slots) for _, executable, slots in run])
         device.ran.update(device.notes)
@@ -80,7 +81,7 @@ def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[i
         memory = GlobalCounters.mem_used / 1e9
         _say(
             f"*** {device.name:<6} {number:4d} {executable.name:<24} arg {len(slots):2d} mem {memory:5.2f} GB "
-            f"tm {seconds * 1e6:9.2f}us {executable.flops / seconds / 1e9:8.1f} GFLOPS "
+            f"tm {seconds * 1e6:9.2f}us {at(executable.flops, kernel.size) / seconds / 1e9:8.1f} GFLOPS "
             f"{kernel.nbytes / seconds / 1e9:6.1f} GB/s {list(kernel.metadata)}{' first run' if first else ' replay'}"
         )
 
@@ -89,7 +90,7 @@ def _note(kernel: PlannedKernel, executable: Executable, level: int) -> str:
     """What a kernel is: C (4), its graph before and after lowering (5, 6), its machine code (7)."""
     parts: list[str] = []
     if level >= 4:
-        parts.append(explain.c_source(kernel.ast))
+        parts.append(explain.c_source(kernel.ast, kernel.size_slot))
     if level >= 5:
         parts.append(print_text([kernel.ast]))
     if level >= 6:

@@ -51,11 +51,11 @@ class Executable:
         return self.lowered.flops
 
 
-def _lower(ast: Node, target: Target) -> Lowered:
+def _lower(ast: Node, target: Target, size_slot: int | None) -> Lowered:
     """A kernel as verified instructions: LLVM ends the process on code that is wrong, so none may reach it."""
     if config.verify:
         verify(ast, Level.KERNEL)
-    lowered = lower(ast, target)
+    lowered = lower(ast, target, size_slot)
     verify(lowered.linear, Level.LINEAR)
     return lowered
 
@@ -83,12 +83,17 @@ class Device:
         block = self.allocator.allocate(nbytes)
         return Buffer(block.address, nbytes, block)
 
-    def load(self, ast: Node) -> Executable:
-        """A kernel compiled, once for each AST."""
+    def load(self, ast: Node, size_slot: int | None = None) -> Executable:
+        """A kernel compiled, once for each AST.
+
+        Args:
+            ast: A kernel.
+            size_slot: The argument that is the size, of a kernel at the nominal size.
+        """
         with self._lock:
             found = self._kernels.get(ast)
             if found is None:
-                found = self._kernels[ast] = self._compile(_lower(ast, self.target))
+                found = self._kernels[ast] = self._compile(_lower(ast, self.target, size_slot))
                 if len(self._kernels) > KERNELS:
                     self._kernels.popitem(last=False)
             else:
@@ -185,7 +190,7 @@ class HostArrays(Device):
 
     kind = "NPY"
 
-    def load(self, ast: Node) -> Executable:
+    def load(self, ast: Node, size_slot: int | None = None) -> Executable:
         """Nothing is computed on host arrays."""
         raise DeviceError('npy: values cannot be computed on host arrays; move the tensor first, with .to("CPU").')
 

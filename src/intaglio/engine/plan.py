@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
+from intaglio.engine.devices import device_of
+from intaglio.ir.node import walk
+from intaglio.ir.size import UnsizedError, at, varies
 from intaglio.ops.memory import Buffer, BufferRef, Window
 from intaglio.schedule.alias import order
-from intaglio.schedule.fuse import split, together, used
-from intaglio.schedule.kernels import Copy, PlannedKernel, build
-from intaglio.schedule.program import CopyTo, Hole, Repeat
-from intaglio.schedule.structure import Structure
+from intaglio.schedule.fuse import is_product, split, together, used
+from intaglio.schedule.kernels import Copy, PlannedKernel, build, sized
+from intaglio.schedule.program import CopyTo, Hole, Repeat, Write
+from intaglio.schedule.sizes import apart, check, fit, put_together, take_apart, view_at
+from intaglio.schedule.structure import Structure, stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from intaglio.engine.devices import Executable
     from intaglio.schedule.kernels import Slot
     from intaglio.schedule.program import Program, Statement
+    from intaglio.schedule.sizes import Fit, Skeleton
+    from intaglio.schedule.structure import Key
 
 REMEMBERED: Final = 1 << 17  # values of all programs whose plans are remembered
+FAMILIES: Final = 512  # skeletons that are remembered
+SIZED: Final = 4096  # values of a program up to which it is planned for all sizes at once
+SMALL: Final = 1 << 18  # elements up to which a program is better planned for all sizes than compiled for each
+FEW: Final = 3  # sizes of a small program for which it is compiled; those after are served by one plan
+MANY: Final = 8  # and of a large one
 
 
 @dataclass(slots=True)
@@ -49,12 +59,37 @@ class Plan:
 
 @dataclass(slots=True)
 class _Template:
-    """A plan over stand-ins: those of the program's buffers, in order, and those of the temporaries that it adds."""
+    """A plan over stand-ins: those of the program's buffers, in order, and those of its own temporaries."""
 
     plan: Plan
     refs: list[BufferRef]
     temporaries: list[BufferRef]
-    size: int
+
+
+@dataclass(slots=True)
+class _Sized:
+    """A template at the nominal size, for sizes from `least` on at which no more views meet than there."""
+
+    template: _Template
+    fit: Fit
+    apart: list[bool]
+    least: int
+
+    def size(self, key: Key, numbers: list[int]) -> int | None:
+        """The size of a structure of this skeleton, if the template serves it."""
+        n = self.fit.size(numbers)
+        if n is None or n < self.least:
+            return None
+        meets_anew = any(here and not now for here, now in zip(self.apart, apart(key), strict=True))
+        return None if meets_anew else n
+
+
+@dataclass(slots=True)
+class _Family:
+    """The structures of one skeleton: the integers of the first few, then the template for all, if there is one."""
+
+    samples: list[list[int]] = field(default_factory=list)
+    sized: _Sized | None = None
 
 
 class Plans:
@@ -62,36 +97,87 @@ class Plans:
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self.limit: Final = limit
-        self._known: Final[OrderedDict[Hashable, _Template]] = OrderedDict()
+        self._known: Final[OrderedDict[Key, tuple[_Template, int]]] = OrderedDict()
+        self._families: Final[OrderedDict[Skeleton, _Family]] = OrderedDict()
         self._size: int = 0
 
     def plan(self, program: Program) -> Plan:
         """The kernels of a program, in the order in which they run."""
         structure = Structure(program)
-        template = self._known.get(structure.key)
-        if template is None:
-            template = self._add(structure)
-        else:
+        known = self._known.get(structure.key)
+        if known is not None:
             self._known.move_to_end(structure.key)
-        made = _bound(template, structure, program)
+            made = _bound(known[0], structure, program, 0)
+        else:
+            template, n = self._of_any_size(structure) or (self._add(structure), 0)
+            made = _bound(template, structure, program, n)
         debug.schedule(made.kernels)
         return made
 
     def _add(self, structure: Structure) -> _Template:
         """A plan made, and remembered unless it alone is too large."""
-        program, refs = structure.stand_in()
-        made = _plan(program)
-        GlobalCounters.plan_count += 1
-        template = _Template(made, refs, [ref for ref in made.fresh if ref not in set(refs)], structure.size)
-        if template.size <= self.limit // 8:
-            self._known[structure.key] = template
-            self._size += template.size
+        template = _template(structure.key)
+        if structure.size <= self.limit // 8:
+            self._known[structure.key] = template, structure.size
+            self._size += structure.size
             while self._size > self.limit:
-                self._size -= self._known.popitem(last=False)[1].size
+                self._size -= self._known.popitem(last=False)[1][1]
         return template
 
+    def _of_any_size(self, structure: Structure) -> tuple[_Template, int] | None:
+        """The plan at the nominal size that serves a structure, and its size, once there were enough of its kind."""
+        if structure.size > SIZED:
+            return None
+        skeleton, numbers = take_apart(structure.key)
+        family = self._families.setdefault(skeleton, _Family())
+        self._families.move_to_end(skeleton)
+        if len(self._families) > FAMILIES:
+            self._families.popitem(last=False)
+        enough = FEW if structure.largest <= SMALL else MANY
+        if family.sized is None and len(family.samples) <= MANY:
+            family.samples.append(numbers)
+            if len(family.samples) == enough + 1:
+                try:
+                    family.sized = _sized(structure.key, family.samples)
+                except UnsizedError:
+                    family.samples *= MANY  # enough for good
+        n = family.sized.size(structure.key, numbers) if family.sized is not None else None
+        return None if n is None or family.sized is None else (family.sized.template, n)
 
-def _plan(program: Program) -> Plan:
+
+def _template(key: Key, *, nominal: bool = False) -> _Template:
+    """A structure planned.
+
+    Raises: UnsizedError if it is at the nominal size and cannot be planned so.
+    """
+    program, refs = stand_in(key)
+    made = _plan(program, nominal=nominal)
+    GlobalCounters.plan_count += 1
+    return _Template(made, refs, [ref for ref in made.fresh if ref not in set(refs)])
+
+
+def _sized(key: Key, samples: list[list[int]]) -> _Sized:
+    """A structure planned and compiled at the nominal size.
+
+    Raises: UnsizedError if that cannot be done.
+    """
+    found = fit(samples)
+    if found is None:
+        raise UnsizedError("integers that do not follow from one size")
+    nominal = put_together(key, found.nominal)
+    check(nominal)
+    separate = apart(nominal)
+    template = _template(nominal, nominal=True)
+    least = 0
+    for kernel in template.plan.kernels:
+        loaded = None if isinstance(kernel, Copy) else device_of(kernel.device).load(kernel.ast, kernel.size_slot)
+        template.plan.loaded.append(loaded)
+        if loaded is not None:
+            least = max(least, loaded.lowered.least)
+    return _Sized(template, found, separate, least)
+
+
+def _plan(program: Program, *, nominal: bool) -> Plan:
     """The kernels of a program, made."""
     ordered = order(program)
     renamed: dict[BufferRef, BufferRef] = {}
@@ -101,13 +187,28 @@ def _plan(program: Program) -> Plan:
             home = ordered.renamed[home]
         renamed[ref] = home
     statements = split(used(ordered.statements, set(renamed.values())), ordered.fresh)
+    if nominal:
+        _no_products(statements)
     kernels: list[PlannedKernel | Copy] = []
     for group in together(statements):
         copy = _copy(group[0])
-        kernels.append(copy if copy is not None else build(group))
+        if copy is not None:
+            kernels.append(copy)
+        else:
+            kernels.append(sized(build(group)) if nominal else build(group))
     buffers = list(dict.fromkeys(ref for kernel in kernels for ref in kernel.buffers))
     lent = _lent(kernels, ordered.fresh, set(renamed.values()))
     return Plan(kernels, renamed, ordered.fresh, buffers, lent, [])
+
+
+def _no_products(statements: list[Statement]) -> None:
+    """See that no product varies in size: its tiles are worth a kernel for each.
+
+    Raises: UnsizedError if one does.
+    """
+    for node in walk(s.value for s in statements if isinstance(s, Write)):
+        if is_product(node) and any(map(varies, node.src[0].shape)):
+            raise UnsizedError("a product of two matrices")
 
 
 def _lent(
@@ -130,29 +231,32 @@ def _lent(
     return found
 
 
-def _bound(template: _Template, structure: Structure, program: Program) -> Plan:
-    """A template's plan over the buffers and numbers of a program."""
+def _bound(template: _Template, structure: Structure, program: Program, n: int) -> Plan:
+    """A template's plan over the buffers and numbers of a program; at size n if it is at the nominal size."""
     old = template.plan
     new = dict(zip(template.refs, structure.refs, strict=True))
     starts = dict(zip(template.refs, structure.starts, strict=True))
     for ref in template.temporaries:
-        new[ref], starts[ref] = BufferRef(ref.nbytes, ref.device), 0
+        new[ref], starts[ref] = BufferRef(at(ref.nbytes, n), ref.device), 0
     numbers = structure.numbers
     kernels: list[PlannedKernel | Copy] = []
     for kernel in old.kernels:
         if isinstance(kernel, Copy):
-            view = kernel.view._replace(offset=kernel.view.offset + starts[kernel.source])
+            view = view_at(kernel.view, n)
+            view = view._replace(offset=view.offset + starts[kernel.source])
             kernels.append(Copy(new[kernel.source], view, new[kernel.target]))
             continue
         slots: list[Slot] = []
         for slot in kernel.slots:
             of, rest = slot
             if isinstance(of, BufferRef):
-                slot = new[of], starts[of] + rest
+                slot = new[of], starts[of] + at(rest, n)
             elif isinstance(of, Hole):
                 slot = of.of, numbers[of.number].bits
+            elif n and of is dtypes.int64:
+                slot = of, of.to_bits(at(int(of.from_bits(rest)), n))
             slots.append(slot)
-        kernels.append(PlannedKernel(kernel.ast, tuple(slots), kernel.device, kernel.metadata, kernel.nbytes))
+        kernels.append(replace(kernel, slots=tuple(slots), nbytes=at(kernel.nbytes, n), size=n))
     renamed = {ref: ref for ref in program.keep}
     renamed.update((new[a], new[b]) for a, b in old.renamed.items())
     lent = {new[a]: new[b] for a, b in old.lent.items()}

@@ -13,6 +13,7 @@ from intaglio.core.errors import InternalError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
 from intaglio.engine.devices import Device, device_of
+from intaglio.ir.size import at
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.buffer import Buffer
 from intaglio.schedule.kernels import Copy, PlannedKernel
@@ -98,7 +99,9 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     """
     with lock:
         if not made.loaded:
-            made.loaded.extend(None if isinstance(k, Copy) else device_of(k.device).load(k.ast) for k in made.kernels)
+            made.loaded.extend(
+                None if isinstance(k, Copy) else device_of(k.device).load(k.ast, k.size_slot) for k in made.kernels
+            )
         memory = _allocate(made)
         debug.prepare(made.kernels, made.loaded)
         with _uninterrupted():
@@ -153,6 +156,6 @@ def _launch(
         slots = [memory[of].address + rest if isinstance(of, BufferRef) else rest for of, rest in kernel.slots]
         run.append((kernel, executable, slots))
         GlobalCounters.kernel_count += 1
-        GlobalCounters.global_ops += executable.flops
+        GlobalCounters.global_ops += at(executable.flops, kernel.size)
         GlobalCounters.global_mem += kernel.nbytes
     flush()

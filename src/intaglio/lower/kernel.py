@@ -10,6 +10,7 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
+from intaglio.ir.size import UnsizedError
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.merge import merge_folds
@@ -49,10 +50,16 @@ class Lowered:
     chunks: int
     parallel: bool
     flops: int
+    least: int = 0  # the smallest size for which the code is right
 
 
-def lower(ast: Node, target: Target) -> Lowered:
-    """A KERNEL-level `Sink` as instructions for a target."""
+def lower(ast: Node, target: Target, size_slot: int | None = None) -> Lowered:
+    """A KERNEL-level `Sink` as instructions for a target.
+
+    Raises: UnsizedError if a kernel at the nominal size is asked for.
+    """
+    if size_slot is not None:
+        raise UnsizedError("lowering")
     return _Kernel(ast, target).run()
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
+from intaglio.ir.size import NOMINAL, varies
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
 from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
@@ -28,6 +29,8 @@ class PlannedKernel:
     device: str
     metadata: tuple[str, ...]
     nbytes: int
+    size_slot: int | None = None  # the slot of the size, of a kernel at the nominal size
+    size: int = 0  # what it is in this run
 
     @property
     def written(self) -> list[BufferRef]:
@@ -63,6 +66,26 @@ class Copy:
 def build(statements: list[Statement]) -> PlannedKernel:
     """Statements that share a kernel, as that kernel."""
     return _Builder().build(statements)
+
+
+def sized(kernel: PlannedKernel) -> PlannedKernel:
+    """A kernel with a slot for the size, if it is at the nominal size."""
+    if not any(_varies(node) for node in walk((kernel.ast,))):
+        return kernel
+    slots = (*kernel.slots, (dtypes.int64, NOMINAL))
+    return replace(kernel, slots=slots, size_slot=len(kernel.slots))
+
+
+def _varies(node: Node) -> bool:
+    """Whether an integer of a node depends on the size."""
+    match node.op:
+        case Const(of=of) as op:
+            return of is dtypes.int64 and varies(int(op.value))
+        case Window(view=view):
+            numbers = (*view.shape, *view.strides, view.offset)
+        case _:
+            numbers = node.shape
+    return any(map(varies, numbers))
 
 
 class _Builder:

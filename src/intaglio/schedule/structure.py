@@ -6,11 +6,13 @@ Programs of one structure need the same kernels, with other pointers and argumen
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from intaglio.ir.node import Node, make, rebuild, toposort
+from intaglio.core.dtypes import DType
+from intaglio.core.errors import InternalError
+from intaglio.ir.node import Node, Op, make, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Detach, Elementwise
 from intaglio.ops.loop import Range
@@ -48,6 +50,48 @@ class _Uses:
         """The byte from which the structure sees the buffer."""
         return self.low // ALIGNED * ALIGNED if self.moves else 0
 
+    def size(self, ref: BufferRef) -> int:
+        """The bytes that the structure sees."""
+        return self.high - self.start if self.moves else ref.nbytes
+
+
+class WriteForm(NamedTuple):
+    """A `Write` by numbers: of its buffer and of its values."""
+
+    ref: int
+    view: View
+    combine: str
+    value: int
+    indices: tuple[int, ...]
+    offset: int | None
+
+
+class RepeatForm(NamedTuple):
+    """A `Repeat` by numbers."""
+
+    counter: int
+    arms: tuple[tuple[WriteForm, ...], ...]
+    selector: int | None
+
+
+class BufferForm(NamedTuple):
+    """What a structure says of a buffer."""
+
+    device: str
+    nbytes: int
+    fresh: bool
+    keep: bool
+    pinned: bool
+
+
+class Key(NamedTuple):
+    """A structure: everything that planning may look at, and enough to make a program of it."""
+
+    values: tuple[tuple[Hashable, ...], ...]  # an op and the numbers of its inputs; or read, buffer, hole, range
+    statements: tuple[WriteForm | RepeatForm, ...]
+    buffers: tuple[BufferForm, ...]
+    floating: tuple[int, ...]
+
 
 class Structure:
     """A program taken apart: a key, equal for programs of one structure, and what was taken out to make it so.
@@ -73,7 +117,12 @@ class Structure:
         self.starts: Final = [uses.start for uses in self._uses.values()]
         self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
-        self.key: Final[Hashable] = self._key()
+        self.key: Final = self._key()
+
+    @property
+    def largest(self) -> int:
+        """The elements of its largest value."""
+        return max((node.size for node in self._order), default=0)
 
     def _survey(self, stay: set[Node]) -> None:
         """See what is done with each buffer, and which literals kernels take as arguments wherever they are used."""
@@ -114,89 +163,96 @@ class Structure:
             uses.high = max(uses.high, high)
         return uses
 
-    def _key(self) -> Hashable:
+    def _key(self) -> Key:
         """Every value, statement and buffer, by number."""
         program = self._program
         reads = program.reads
         at: dict[Node, int] = {}
-        counters = 0
-        items: list[Hashable] = []
+        values: list[tuple[Hashable, ...]] = []
         for node in self._order:
             at[node] = len(at)
-            read = reads.get(node)
-            op: Hashable
-            match read or node.op:
+            match reads.get(node) or node.op:
                 case ReadAt(ref=ref, view=view, position=position):
-                    op = (self._uses[ref].number, self._moved(ref, view), position)
+                    values.append(("read", self._uses[ref].number, self._moved(ref, view), position))
                 case Buffer(ref=ref):
-                    op = self._uses[ref].number
+                    values.append(("buffer", self._uses[ref].number))
                 case Const() if node in self._holes:
-                    op = node.dtype
+                    values.append(("hole", self._holes[node], node.dtype))
                 case Range():
-                    op = ("range", counters)
-                    counters += 1
-                case other:
-                    op = other
-            items.append((op, *[at[s] for s in node.src]) if read is None else op)
-        for _, arms, values in self._statements:
-            items.append(tuple(len(arm) for arm in arms))
-            for write in itertools.chain(*arms):
-                forms = (write.combine, len(write.indices), write.offset is None)
-                items.append((self._uses[write.ref].number, self._moved(write.ref, write.view), *forms))
-            items.append(tuple([at[v] for v in values]))
-        for ref, uses in self._uses.items():
-            of_program = (ref in program.fresh, ref in program.keep, ref in program.pinned)
-            items.append((ref.device, -1 if uses.moves else ref.nbytes, *of_program))
-        items.append(tuple(sorted(program.floating)))
-        return tuple(items)
+                    values.append(("range", at[node.src[0]]))
+                case op:
+                    values.append((op, *[at[s] for s in node.src]))
+
+        def write(w: Write) -> WriteForm:
+            ref, offset = self._uses[w.ref].number, w.offset
+            return WriteForm(
+                ref,
+                self._moved(w.ref, w.view),
+                w.combine,
+                at[w.value],
+                tuple([at[i] for i in w.indices]),
+                None if offset is None else at[offset],
+            )
+
+        statements: list[WriteForm | RepeatForm] = []
+        for statement in program.statements:
+            if isinstance(statement, Repeat):
+                arms = tuple(tuple(write(w) for w in arm) for arm in statement.arms)
+                selector = statement.selector
+                form = RepeatForm(at[statement.counter], arms, None if selector is None else at[selector])
+                statements.append(form)
+            else:
+                statements.append(write(statement))
+        buffers = [
+            BufferForm(ref.device, uses.size(ref), ref in program.fresh, ref in program.keep, ref in program.pinned)
+            for ref, uses in self._uses.items()
+        ]
+        return Key(tuple(values), tuple(statements), tuple(buffers), tuple(sorted(program.floating)))
 
     def _moved(self, ref: BufferRef, view: View) -> View:
         """A view from where the structure sees its buffer."""
         start = self._uses[ref].start
         return view if not start else View(view.dtype, view.shape, view.strides, view.offset - start)
 
-    def stand_in(self) -> tuple[Program, list[BufferRef]]:
-        """A program of this structure over buffers that have no bytes, with `Hole`s for numbers; and those buffers."""
-        new = {
-            ref: BufferRef(uses.high - uses.start if uses.moves else ref.nbytes, ref.device)
-            for ref, uses in self._uses.items()
-        }
-        reads = self._program.reads
-        done: dict[Node, Node] = {}
-        for node in self._order:
-            match reads.get(node) or node.op:
-                case ReadAt(ref=ref, view=view, position=position):
-                    done[node] = read_at(new[ref], self._moved(ref, view), position)
-                case Buffer(ref=ref):
-                    done[node] = buffer(new[ref])
-                case Const(of=of) if node in self._holes:
-                    done[node] = make(Hole(self._holes[node], of))
-                case _:
-                    done[node] = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
 
-        def write(old: Write) -> Write:
-            return replace(
-                old,
-                ref=new[old.ref],
-                view=self._moved(old.ref, old.view),
-                value=done[old.value],
-                indices=tuple(done[i] for i in old.indices),
-                offset=None if old.offset is None else done[old.offset],
-            )
+def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
+    """A program of a structure over buffers that have no bytes, with `Hole`s for numbers; and those buffers."""
+    refs = [BufferRef(form.nbytes, form.device) for form in key.buffers]
+    done: list[Node] = []
+    for number, form in enumerate(key.values):
+        match form:
+            case ("read", int(ref), View() as view, int(position)):
+                made = read_at(refs[ref], view, position)
+            case ("buffer", int(ref)):
+                made = buffer(refs[ref])
+            case ("hole", int(hole), DType() as dtype):
+                made = make(Hole(hole, dtype))
+            case ("range", int(bound)):
+                made = make(Range(number), done[bound])
+            case (Op() as op, *src):
+                made = make(op, *[done[s] for s in src if isinstance(s, int)])
+            case _:
+                raise InternalError(f"structure: no value is written {form}")
+        done.append(made)
 
-        program = self._program
-        statements: list[Statement] = []
-        for statement in program.statements:
-            if isinstance(statement, Repeat):
-                selector = None if statement.selector is None else done[statement.selector]
-                arms = tuple(tuple(write(w) for w in arm) for arm in statement.arms)
-                statements.append(Repeat(done[statement.counter], arms, selector))
-            else:
-                statements.append(write(statement))
-        fresh, keep, pinned = (
-            {new[ref] for ref in refs if ref in new} for refs in (program.fresh, program.keep, program.pinned)
-        )
-        return Program(statements, {}, fresh, keep, set(program.floating), pinned), list(new.values())
+    def write(form: WriteForm) -> Write:
+        indices = tuple(done[i] for i in form.indices)
+        offset = None if form.offset is None else done[form.offset]
+        return Write(refs[form.ref], form.view, done[form.value], indices, form.combine, offset)
+
+    statements: list[Statement] = []
+    for form in key.statements:
+        if isinstance(form, RepeatForm):
+            selector = None if form.selector is None else done[form.selector]
+            arms = tuple(tuple(write(w) for w in arm) for arm in form.arms)
+            statements.append(Repeat(done[form.counter], arms, selector))
+        else:
+            statements.append(write(form))
+    fresh, keep, pinned = (
+        {ref for ref, form in zip(refs, key.buffers, strict=True) if getattr(form, of)}
+        for of in ("fresh", "keep", "pinned")
+    )
+    return Program(statements, {}, fresh, keep, set(key.floating), pinned), refs
 
 
 def _arms(statement: Statement) -> tuple[tuple[Write, ...], ...]:

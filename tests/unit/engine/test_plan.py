@@ -146,15 +146,16 @@ def test_a_plan_names_the_buffers_of_its_program() -> None:
 
 
 def test_the_oldest_plans_are_forgotten_first() -> None:
-    plans = Plans(limit=64)
+    plans = Plans(limit=160)
 
-    def count(size: int) -> int:
-        value = read_at(BufferRef(400, "CPU"), View.contiguous(dtypes.float32, (size,)), 0)
-        target = BufferRef(4 * size, "CPU")
-        write = Write(target, View.contiguous(dtypes.float32, (size,)), mul(value, value))
+    def count(length: int) -> int:
+        source, target = refs()
+        value = read_at(source, WHOLE, 0)
+        for _ in range(length):
+            value = mul(value, value)
         GlobalCounters.reset()
-        plans.plan(Program([write], fresh={target}, keep={target}))
+        plans.plan(Program([Write(target, WHOLE, value)], fresh={target}, keep={target}))
         return GlobalCounters.plan_count
 
-    assert [count(size) for size in range(1, 60)] == [1] * 59
-    assert [count(59), count(1), count(59)] == [0, 1, 0]
+    assert [count(length) for length in range(1, 20)] == [1] * 19
+    assert [count(19), count(1), count(19)] == [0, 1, 0]

@@ -63,7 +63,7 @@ def test_a_kernel_that_does_not_compile_leaves_the_write_pending(monkeypatch: py
     t = Tensor([1.0, 2.0, 3.0])
     t += 5
 
-    def refuse(ast: object) -> None:
+    def refuse(ast: object, size_slot: int | None) -> None:
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(device_of("CPU"), "load", refuse)

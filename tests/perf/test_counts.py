@@ -269,6 +269,23 @@ def test_a_hundred_stencil_steps_are_one_program_in_one_launch() -> None:
     assert (kernels, len(texts), GlobalCounters.launch_count) == (100, 1, 1)
 
 
+def test_steps_over_a_plane_are_one_kernel_each_and_copy_only_the_edges() -> None:
+    plane = np.random.default_rng(0).integers(-8, 9, (40, 40)).astype(np.float32)
+    t = Tensor(plane).realize()
+
+    def program() -> Any:
+        for _ in range(10):
+            t[1:-1, 1:-1] = (t[:-2, 1:-1] + t[2:, 1:-1] + t[1:-1, :-2] + t[1:-1, 2:]) * 0.25
+            plane[1:-1, 1:-1] = (plane[:-2, 1:-1] + plane[2:, 1:-1] + plane[1:-1, :-2] + plane[1:-1, 2:]) * 0.25
+        return t.numpy()
+
+    got, kernels, texts = counted(program)
+    assert np.array_equal(got, plane)
+    assert (kernels, len(texts), GlobalCounters.launch_count) == (10, 1, 1)
+    inner, edge = 4 * 38 * 38, 4 * (40 * 40 - 38 * 38)
+    assert GlobalCounters.global_mem == 10 * (5 * inner + 2 * edge)
+
+
 def test_softmax_and_normalization_are_one_kernel_each() -> None:
     x, array = numbers()
     got, kernels, _ = counted(lambda: x.reshape(10, 20).softmax(-1).numpy())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from intaglio.core.dtypes import DType, dtypes
 from intaglio.ir.bounded import sum_hits
-
-if TYPE_CHECKING:
-    from intaglio.core.dtypes import DType
 
 Ints = tuple[int, ...]
 
@@ -301,10 +299,42 @@ class View(NamedTuple):
         start = base - shift
         return sum_hits(terms, -start - self.dtype.itemsize + 1, -start + other.dtype.itemsize - 1)
 
-    @property
-    def is_solid(self) -> bool:
-        """Whether the bytes from its first to its last are all its own."""
-        return self.canonical()._is_run
+    def around(self, nbytes: int) -> list[View] | None:
+        """Views of all other bytes of a buffer of `nbytes`, where this one is a box in a row-major grid; else None.
+
+        Examples:
+            >>> from intaglio.core.dtypes import dtypes
+            >>> inner = View(dtypes.uint8, (1, 2), (4, 1), 5)  # of 3 rows of 4 bytes
+            >>> [(v.shape, v.offset) for v in inner.around(12)]
+            [((1, 4), 0), ((1, 4), 8), ((1, 1), 4), ((1, 1), 7)]
+        """
+        dtype, shape, strides, offset = self.canonical()
+        if not strides or strides[-1] != dtype.itemsize:
+            shape, strides = (*shape, 1), (*strides, dtype.itemsize)
+        sizes: list[int] = []  # of the grid
+        starts: list[int] = []
+        whole = nbytes
+        for extent, stride in zip(shape, strides, strict=True):
+            size, start = whole // stride, offset // stride
+            if (sizes and whole % stride) or start + extent > size:
+                return None
+            sizes.append(size)
+            starts.append(start)
+            whole, offset = stride, offset % stride
+        if offset:
+            return None
+        found: list[View] = []
+        base = 0
+        for k, (extent, stride, size, start) in enumerate(zip(shape, strides, sizes, starts, strict=True)):
+            for first, end in ((0, start), (start + extent, size)):
+                if end > first:
+                    box = (*shape[:k], end - first, *sizes[k + 1 :])
+                    found.append(View(dtype, box, strides, base + first * stride))
+            base += start * stride
+        end = sizes[0] * strides[0]
+        if end < nbytes:
+            found.append(View(dtypes.uint8, (nbytes - end,), (1,), end))
+        return found
 
     @property
     def _is_run(self) -> bool:

@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Elementwise
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 NEVER: Final = 1 << 60
 SPARE: Final = 8  # a write that leaves at most one byte in so many untouched may go to a new buffer
+SMALL: Final = 1 << 14  # bytes of a buffer up to which a copy of the rest costs less than a kernel of its own
 
 
 @dataclass(slots=True)
@@ -202,18 +202,17 @@ class _Order:
     def _moved(self, logical: BufferRef, statement: Write) -> list[Statement] | None:
         """The statement into a new buffer, and the few bytes that it leaves alone copied, where that is cheaper."""
         ref, view = statement.ref, statement.view
-        if statement.indices or ref in self.program.pinned or not view.is_solid or ref.nbytes < 64:
+        if statement.indices or ref in self.program.pinned or ref.nbytes < 64:
             return None
-        low, high = view.byte_bounds()
-        if (ref.nbytes - (high - low)) * SPARE > ref.nbytes:
+        if (ref.nbytes - view.nbytes) * SPARE > ref.nbytes > SMALL:
+            return None
+        around = view.around(ref.nbytes)
+        if around is None:
             return None
         spare = BufferRef(ref.nbytes, ref.device)
         self.fresh.add(spare)
         out: list[Statement] = [replace(statement, ref=spare)]
-        for first, end in ((0, low), (high, ref.nbytes)):
-            if end > first:
-                piece = View.contiguous(dtypes.uint8, (end - first,), first)
-                out.append(Write(spare, piece, window(piece, buffer(ref))))
+        out.extend(Write(spare, piece, window(piece, buffer(ref))) for piece in around)
         self.renamed[ref] = spare
         return out
 

@@ -183,19 +183,41 @@ def test_sizes_bounds_and_contiguity_are_those_of_the_bytes(view: View) -> None:
     assert (low, high) == ((min(bytes_of), max(bytes_of) + 1) if bytes_of else (view.offset, view.offset))
     in_order = bytes_of == list(range(low, high)) if bytes_of else True
     assert view.is_contiguous == in_order
-    if view.is_solid and bytes_of:
-        assert set(bytes_of) == set(range(low, high))
     if view.size:
         assert set(places(view.canonical())) == set(bytes_of)
 
 
 @given(strided(loose=False))
-def test_a_fresh_contiguous_view_is_contiguous_and_solid(view: View) -> None:
+def test_a_fresh_contiguous_view_x(view: View) -> None:
     fresh = View.contiguous(view.dtype, view.shape, 5)
     assert fresh.is_contiguous
     assert fresh.byte_bounds() == (5, 5 + fresh.nbytes)
     assert fresh.covers_whole(5 + fresh.nbytes) is False or fresh.nbytes == 0
     assert View.contiguous(view.dtype, view.shape).covers_whole(fresh.nbytes)
+
+
+@given(strided(), st.integers(0, 40))
+def test_what_lies_around_a_view_is_every_other_byte(view: View, more: int) -> None:
+    bytes_of = places(view)
+    if not bytes_of or min(bytes_of) < 0:
+        return
+    nbytes = max(bytes_of) + 1 + more
+    around = view.around(nbytes)
+    if around is not None:
+        others = [place for piece in around for place in places(piece)]
+        assert sorted(others) == sorted(set(range(nbytes)) - set(bytes_of))
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=3))
+def test_a_box_in_a_grid_has_views_around_it(axes: list[tuple[int, int, int]]) -> None:
+    grid = View.contiguous(dtypes.int16, tuple(extent + before + after for extent, before, after in axes))
+    box = grid
+    for axis, (extent, before, _) in enumerate(axes):
+        box = box.slice(axis, before, extent, 1)
+    around = box.around(grid.nbytes)
+    assert around is not None
+    assert len(around) <= 2 * len(axes)
+    assert len(set(places(box))) + sum(piece.nbytes for piece in around) == grid.nbytes
 
 
 @given(strided())

@@ -29,6 +29,11 @@ def test_floats_of_eight_bits_are_not_summed() -> None:
             getattr(t, name)()
 
 
-def test_cat_wants_a_list() -> None:
-    with pytest.raises(TypeError, match=r"cat: the tensors must come as a list"):
-        Tensor.cat(Tensor([1]), Tensor([2]))
+def test_cat_takes_tensors_only() -> None:
+    with pytest.raises(TypeError, match=r"cat: a list of tensors is wanted; one of them is a ndarray\."):
+        Tensor.cat([Tensor([1]), Tensor([2]).numpy()])
+
+
+def test_one_meaning_is_not_said_twice() -> None:
+    with pytest.raises(TypeError, match=r"sum: axis and dim mean the same; got both\. Drop one\?"):
+        Tensor([1]).sum(axis=0, dim=0)  # pyright: ignore[reportCallIssue] -- the other library's word

@@ -304,9 +304,9 @@ class View(NamedTuple):
 
         Examples:
             >>> from intaglio.core.dtypes import dtypes
-            >>> inner = View(dtypes.uint8, (1, 2), (4, 1), 5)  # of 3 rows of 4 bytes
-            >>> [(v.shape, v.offset) for v in inner.around(12)]
-            [((1, 4), 0), ((1, 4), 8), ((1, 1), 4), ((1, 1), 7)]
+            >>> inner = View(dtypes.uint8, (2, 2), (4, 1), 5)  # of 4 rows of 4 bytes
+            >>> [(v.shape, v.offset) for v in inner.around(16)]
+            [((1, 4), 0), ((1, 4), 12), ((2, 1), 4), ((2, 1), 7)]
         """
         dtype, shape, strides, offset = self.canonical()
         if not strides or strides[-1] != dtype.itemsize:

@@ -21,25 +21,34 @@ if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
 
 
-def _check_listed(name: str, tensors: object) -> None:
-    """Raise where a tensor came in place of a list of them."""
-    if isinstance(tensors, TensorBase):
-        raise DTypeError(f"{name}: the tensors must come as a list; got one tensor. Write {name}([a, b])?")
+def _listed(name: str, given: tuple[Any, ...], dim: int) -> tuple[list[Tensor], int]:
+    """(the tensors of a call, the axis): they come one by one, or as a list with the axis after it."""
+    if given and not isinstance(given[0], TensorBase):
+        first, *rest = given
+        given = tuple(first)
+        if rest:
+            (dim,) = rest
+    for tensor in given:
+        if not isinstance(tensor, TensorBase):
+            raise DTypeError(f"{name}: a list of tensors is wanted; one of them is a {type(tensor).__name__}.")
+    if not given:
+        raise ShapeError(f"{name}: there must be at least one tensor.")
+    return list(given), dim
 
 
-def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors one after the other along an axis.
+def cat(*given: Any, dim: int = 0) -> Tensor:
+    """Tensors one after the other along an axis: `cat([a, b], dim)`, or `a.cat(b, dim=dim)`.
 
     Raises: ShapeError unless shapes agree but on that axis.
     Examples:
         >>> Tensor.cat([Tensor([1]), Tensor([2, 3])]).tolist()
         [1, 2, 3]
+        >>> Tensor([[1]]).cat(Tensor([[2]]), dim=1).tolist()
+        [[1, 2]]
     """
-    _check_listed("cat", tensors)
-    if not tensors:
-        raise ShapeError("cat: there must be at least one tensor.")
+    tensors, dim = _listed("cat", given, dim)
     first = tensors[0]
-    a = axis_of("cat", axis, first.ndim)
+    a = axis_of("cat", dim, first.ndim)
     dtype = first.dtype
     for k, tensor in enumerate(tensors):
         if (
@@ -60,22 +69,20 @@ def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     return out
 
 
-def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis."""
-    _check_listed("stack", tensors)
-    if not tensors:
-        raise ShapeError("stack: there must be at least one tensor.")
+def stack(*given: Any, dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis: `stack([a, b], dim)`, or `a.stack(b, dim=dim)`."""
+    tensors, dim = _listed("stack", given, dim)
     for k, tensor in enumerate(tensors):
         if tensor.shape != tensors[0].shape:
             raise ShapeError(
                 f"stack: shapes must be equal; operand {k} is {tensor.shape}, operand 0 is {tensors[0].shape}."
             )
-    return cat([t.unsqueeze(axis) for t in tensors], axis_of("stack", axis, tensors[0].ndim + 1))
+    return cat([t.unsqueeze(dim) for t in tensors], dim=axis_of("stack", dim, tensors[0].ndim + 1))
 
 
-def split(self: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+def split(self: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces along an axis: of one size (the last may be smaller), or of the sizes listed."""
-    a = axis_of("split", axis, self.ndim)
+    a = axis_of("split", dim, self.ndim)
     n = self.shape[a]
     if isinstance(sizes, int):
         if sizes <= 0:
@@ -91,12 +98,12 @@ def split(self: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tens
     return tuple(out)
 
 
-def chunk(self: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` pieces of equal size (the last may be smaller)."""
-    n = self.shape[axis_of("chunk", axis, self.ndim)]
+    n = self.shape[axis_of("chunk", dim, self.ndim)]
     if chunks < 1:
         raise ShapeError(f"chunk: there must be at least one chunk; got {chunks}.")
-    return split(self, max(1, -(-n // chunks)), axis)
+    return split(self, max(1, -(-n // chunks)), dim)
 
 
 def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: float = 0.0) -> Tensor:
@@ -209,16 +216,16 @@ def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list
     return a, places
 
 
-def gather(self: Tensor, axis: int, index: Tensor) -> Tensor:
+def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = self[index[i][j]][j] for axis 0, and so on: PyTorch's gather.
 
     Raises: ShapeError or IndexRangeError where the index does not fit.
     """
-    _, places = _along("gather", self, axis, index)
+    _, places = _along("gather", self, dim, index)
     return self._make(take(self._value(), *places), self, index)
 
 
-def scatter(self: Tensor, axis: int, index: Tensor, source: Any, reduce: str | None = None) -> Tensor:
+def scatter(self: Tensor, dim: int, index: Tensor, source: Any, reduce: str | None = None) -> Tensor:
     """The tensor with source[i][j] put at [index[i][j]][j] for axis 0, and so on: PyTorch's scatter.
 
     The last of equal positions wins.
@@ -226,7 +233,7 @@ def scatter(self: Tensor, axis: int, index: Tensor, source: Any, reduce: str | N
     combine = {None: "set", "add": "add", "multiply": "mul"}.get(reduce)
     if combine is None:
         raise ShapeError(f'scatter: reduce must be "add" or "multiply"; got {reduce!r}.')
-    _, places = _along("scatter", self, axis, index)
+    _, places = _along("scatter", self, dim, index)
     return self._make(put(combine, self._value(), _source(self, source, index), *places), self, index)
 
 
@@ -243,7 +250,7 @@ def _source(self: Tensor, source: Any, index: Tensor) -> Node:
 
 
 def scatter_reduce(
-    self: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """The tensor with the sum, prod, amax, amin or mean of what the index sends to each place, as PyTorch's.
 
@@ -253,7 +260,7 @@ def scatter_reduce(
     kinds = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
     if reduce not in kinds:
         raise ShapeError(f"scatter_reduce: reduce must be one of {', '.join(kinds)}; got {reduce!r}.")
-    _, places = _along("scatter_reduce", self, axis, index)
+    _, places = _along("scatter_reduce", self, dim, index)
     values = _source(self, source, index)
     dtype = self.dtype
     base = self._value()
@@ -272,9 +279,9 @@ def scatter_reduce(
     return self._make(out, self, index, source)
 
 
-def index_add(self: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
+def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """The tensor with the slices of `source` added at the positions of an axis that the index names."""
-    a = axis_of("index_add", axis, self.ndim)
+    a = axis_of("index_add", dim, self.ndim)
     order = (a, *(k for k in range(self.ndim) if k != a))
     place = ops.cast(checked_index(index, self.shape[a], a)._value(), dtypes.int64)
     base = movement.permute(self._value(), order)
@@ -284,9 +291,9 @@ def index_add(self: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     return self._make(movement.permute(out, back), self, index, source)
 
 
-def index_select(self: Tensor, axis: int, index: Any) -> Tensor:
+def index_select(self: Tensor, dim: int, index: Any) -> Tensor:
     """The slices of an axis at the positions that the index names."""
-    return self[(slice(None),) * axis_of("index_select", axis, self.ndim) + (index,)]
+    return self[(slice(None),) * axis_of("index_select", dim, self.ndim) + (index,)]
 
 
 def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -312,21 +319,21 @@ def repeat(self: Tensor, *counts: object) -> Tensor:
     return self._make(reshape(node, tuple(t * n for t, n in zip(times, own, strict=True))), self)
 
 
-def repeat_interleave(self: Tensor, count: int, axis: int | None = None) -> Tensor:
+def repeat_interleave(self: Tensor, count: int, dim: int | None = None) -> Tensor:
     """Each element (or slice of an axis) `count` times in a row."""
-    x = self.reshape(-1) if axis is None else self
-    a = 0 if axis is None else axis_of("repeat_interleave", axis, x.ndim)
+    x = self.reshape(-1) if dim is None else self
+    a = 0 if dim is None else axis_of("repeat_interleave", dim, x.ndim)
     wide = x.unsqueeze(a + 1).expand(*x.shape[: a + 1], count, *x.shape[a + 1 :])
     return wide.reshape(*x.shape[:a], x.shape[a] * count, *x.shape[a + 1 :])
 
 
-def roll(self: Tensor, shifts: int | Sequence[int], axes: int | Sequence[int] | None = None) -> Tensor:
+def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes, those that fall off coming back at the start."""
-    if axes is None:
+    if dims is None:
         flat = roll(self.reshape(-1), shifts, 0)
         return flat.reshape(self.shape)
     moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-    along = (axes,) if isinstance(axes, int) else tuple(axes)
+    along = (dims,) if isinstance(dims, int) else tuple(dims)
     if len(moves) != len(along):
         raise ShapeError(f"roll: one shift for each axis; got {len(moves)} shifts for {len(along)} axes.")
     x = self
@@ -336,7 +343,7 @@ def roll(self: Tensor, shifts: int | Sequence[int], axes: int | Sequence[int] | 
         if n and shift % n:
             lead = (slice(None),) * a
             cut = n - shift % n
-            x = cat([x[(*lead, slice(cut, None))], x[(*lead, slice(None, cut))]], a)
+            x = cat([x[(*lead, slice(cut, None))], x[(*lead, slice(None, cut))]], dim=a)
     return x
 
 
@@ -349,11 +356,11 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     return tuple(t.transpose(0, 1) for t in out) if indexing == "xy" and len(out) > 1 else tuple(out)
 
 
-def argsort(self: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
+def argsort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Tensor:
     """The positions that sort an axis, equal elements in order, NaN last: int64. Computes the tensor."""
     import numpy as np
 
-    a = axis_of("argsort", axis, max(self.ndim, 1))
+    a = axis_of("argsort", dim, max(self.ndim, 1))
     array = self.numpy()
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
@@ -365,18 +372,18 @@ def argsort(self: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor
     return self.__class__(np.ascontiguousarray(order), device=self._device)
 
 
-def sort(self: Tensor, axis: int = -1, *, descending: bool = False) -> tuple[Tensor, Tensor]:
+def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> tuple[Tensor, Tensor]:
     """(the elements of an axis in order, where they were)."""
-    order = argsort(self, axis, descending=descending)
-    return gather(self, axis, order), order
+    order = argsort(self, dim, descending=descending)
+    return gather(self, dim, order), order
 
 
-def topk(self: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
     """(the k largest or smallest elements of an axis in order, where they were).
 
     Raises: IndexRangeError if the axis has fewer.
     """
-    a = axis_of("topk", axis, self.ndim)
+    a = axis_of("topk", dim, self.ndim)
     if k > self.shape[a]:
         raise IndexRangeError(f"topk: k must not exceed the axis; {k} of {self.shape[a]}.")
     order = argsort(self, a, descending=largest)[(slice(None),) * a + (slice(0, k),)]

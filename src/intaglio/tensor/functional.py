@@ -56,8 +56,8 @@ def layer_norm(
     """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
     rank = 1 if isinstance(shape, int) else len(shape)
     axes = tuple(range(self.ndim - rank, self.ndim))
-    apart = self - mean(self, axes, keepdims=True)
-    out = apart * (mean(apart * apart, axes, keepdims=True) + eps).rsqrt()
+    apart = self - mean(self, axes, keepdim=True)
+    out = apart * (mean(apart * apart, axes, keepdim=True) + eps).rsqrt()
     if weight is not None:
         out = out * weight
     return out if bias is None else out + bias
@@ -65,7 +65,7 @@ def layer_norm(
 
 def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
     """The last axis brought to a root mean square of 1, then scaled."""
-    out = self * (mean(self * self, -1, keepdims=True) + eps).rsqrt()
+    out = self * (mean(self * self, -1, keepdim=True) + eps).rsqrt()
     return out if weight is None else out * weight
 
 
@@ -184,7 +184,7 @@ def scaled_dot_product_attention(
 
 def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:
     """Each vector along an axis scaled to length 1."""
-    return self / (self * self).sum(axis, keepdims=True).sqrt().maximum(eps)
+    return self / (self * self).sum(axis, keepdim=True).sqrt().maximum(eps)
 
 
 def relu6(self: Tensor) -> Tensor:

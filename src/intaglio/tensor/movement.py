@@ -102,10 +102,10 @@ def permute(self: Tensor, *order: object) -> Tensor:
     return _viewed(self, self._place()[1].permute(axes))
 
 
-def transpose(self: Tensor, first: int = 1, second: int = 0) -> Tensor:
+def transpose(self: Tensor, dim0: int = 1, dim1: int = 0) -> Tensor:
     """A view with two axes exchanged."""
     order = list(range(self.ndim))
-    a, b = axis_of("transpose", first, self.ndim), axis_of("transpose", second, self.ndim)
+    a, b = axis_of("transpose", dim0, self.ndim), axis_of("transpose", dim1, self.ndim)
     order[a], order[b] = order[b], order[a]
     return permute(self, order)
 
@@ -130,18 +130,18 @@ def expand(self: Tensor, *shape: object) -> Tensor:
     return _viewed(self, self._place()[1].expand(full))
 
 
-def squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """A view without axes of size 1 (those named, or all)."""
-    if axis is None:
+    if dim is None:
         axes = tuple(a for a, n in enumerate(self.shape) if n == 1)
     else:
-        axes = tuple(a for a in axes_of("squeeze", axis, self.ndim) if self.shape[a] == 1)
+        axes = tuple(a for a in axes_of("squeeze", dim, self.ndim) if self.shape[a] == 1)
     return _viewed(self, self._place()[1].squeeze(axes))
 
 
-def unsqueeze(self: Tensor, axis: int) -> Tensor:
+def unsqueeze(self: Tensor, dim: int) -> Tensor:
     """A view with a new axis of size 1."""
-    return _viewed(self, self._place()[1].unsqueeze(axis_of("unsqueeze", axis, self.ndim + 1)))
+    return _viewed(self, self._place()[1].unsqueeze(axis_of("unsqueeze", dim, self.ndim + 1)))
 
 
 def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
@@ -154,33 +154,33 @@ def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
     return _viewed(self, self._place()[1].shrink(full))
 
 
-def unfold(self: Tensor, axis: int, size: int, step: int) -> Tensor:
+def unfold(self: Tensor, dim: int, size: int, step: int) -> Tensor:
     """A view of sliding windows along an axis: shape (..., windows, ..., size)."""
-    a = axis_of("unfold", axis, self.ndim)
+    a = axis_of("unfold", dim, self.ndim)
     if size > self.shape[a] or size < 0 or step < 1:
         raise ShapeError(f"unfold: windows of {size} by steps of {step} do not fit an axis of {self.shape[a]}.")
     return _viewed(self, self._place()[1].unfold(a, size, step))
 
 
-def diagonal(self: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
+def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of the diagonal of two axes, as a last axis."""
-    a, b = axis_of("diagonal", first, self.ndim), axis_of("diagonal", second, self.ndim)
+    a, b = axis_of("diagonal", dim1, self.ndim), axis_of("diagonal", dim2, self.ndim)
     if a == b:
-        raise ShapeError(f"diagonal: the axes must differ; got {first} and {second}.")
+        raise ShapeError(f"diagonal: the axes must differ; got {dim1} and {dim2}.")
     return _viewed(self, self._place()[1].diagonal(offset, a, b))
 
 
-def flatten(self: Tensor, start: int = 0, end: int = -1) -> Tensor:
+def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Adjacent axes as one."""
     if self.ndim == 0:
         return reshape(self, 1)
-    a, b = axis_of("flatten", start, self.ndim), axis_of("flatten", end, self.ndim)
+    a, b = axis_of("flatten", start_dim, self.ndim), axis_of("flatten", end_dim, self.ndim)
     return reshape(self, (*self.shape[:a], math.prod(self.shape[a : b + 1]), *self.shape[b + 1 :]))
 
 
-def unflatten(self: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
+def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One axis as several."""
-    a = axis_of("unflatten", axis, self.ndim)
+    a = axis_of("unflatten", dim, self.ndim)
     inner = resolve_shape("unflatten", tuple(sizes), self.shape[a])
     return reshape(self, (*self.shape[:a], *inner, *self.shape[a + 1 :]))
 
@@ -238,9 +238,9 @@ def movedim(self: Tensor, source: int | Sequence[int], target: int | Sequence[in
     return permute(self, order)
 
 
-def narrow(self: Tensor, axis: int, start: int, length: int) -> Tensor:
+def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A view of `length` positions of an axis from `start` on."""
-    a = axis_of("narrow", axis, self.ndim)
+    a = axis_of("narrow", dim, self.ndim)
     n = self.shape[a]
     first = start + n if start < 0 else start
     if not 0 <= first <= first + length <= n:

@@ -29,12 +29,12 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
     return tuple(1 if a in axes else n for a, n in enumerate(shape))
 
 
-def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdims: bool) -> Node:
+def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdim: bool) -> Node:
     """A reduction of a node, half precision accumulated in float32."""
     check_computes("reduce", node.dtype)
     wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind in ("sum", "prod") else node
     total = ops.cast(reduce_op(kind, wide, axes), node.dtype)
-    return reshape(total, kept_shape(node.shape, axes)) if keepdims else total
+    return reshape(total, kept_shape(node.shape, axes)) if keepdim else total
 
 
 def _accumulated(node: Node, dtype: DType | None) -> Node:
@@ -46,101 +46,101 @@ def _accumulated(node: Node, dtype: DType | None) -> Node:
     return ops.cast(node, dtypes.int64)
 
 
-def sum_(self: Tensor, axis: Axis = None, *, keepdims: bool = False, dtype: DType | None = None) -> Tensor:
+def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
     """The sum along axes.
 
     Args:
         axis: Axis or axes; all when None.
         dtype: What to add in; by default int64 for integers and bool, else the tensor's own.
-    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdims.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
         [4, 6]
     """
     axes = axes_of("sum", axis, self.ndim)
-    return self._make(reduced("sum", _accumulated(self._value(), dtype), axes, keepdims=keepdims), self)
+    return self._make(reduced("sum", _accumulated(self._value(), dtype), axes, keepdim=keepdim), self)
 
 
-def prod(self: Tensor, axis: Axis = None, *, keepdims: bool = False, dtype: DType | None = None) -> Tensor:
+def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
     """The product along axes."""
     axes = axes_of("prod", axis, self.ndim)
-    return self._make(reduced("prod", _accumulated(self._value(), dtype), axes, keepdims=keepdims), self)
+    return self._make(reduced("prod", _accumulated(self._value(), dtype), axes, keepdim=keepdim), self)
 
 
-def _extreme(name: str, kind: str, self: Tensor, axis: Axis, *, keepdims: bool) -> Tensor:
+def _extreme(name: str, kind: str, self: Tensor, axis: Axis, *, keepdim: bool) -> Tensor:
     """A maximum or minimum; of nothing it is an error."""
     axes = axes_of(name, axis, self.ndim)
     if any(self.shape[a] == 0 for a in axes):
         raise ShapeError(
             f"{name}: there must be an element to choose; the axes {axes} of shape {self.shape} are empty."
         )
-    return self._make(reduced(kind, self._value(), axes, keepdims=keepdims), self)
+    return self._make(reduced(kind, self._value(), axes, keepdim=keepdim), self)
 
 
-def max_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The largest element along axes; NaN if one is.
 
     Raises: ShapeError if there is no element.
     """
-    return _extreme("max", "max", self, axis, keepdims=keepdims)
+    return _extreme("max", "max", self, axis, keepdim=keepdim)
 
 
-def min_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def min_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The smallest element along axes; NaN if one is.
 
     Raises: ShapeError if there is no element.
     """
-    return _extreme("min", "min", self, axis, keepdims=keepdims)
+    return _extreme("min", "min", self, axis, keepdim=keepdim)
 
 
-def any_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def any_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether some element along axes is true."""
     axes = axes_of("any", axis, self.ndim)
-    return self._make(reduced("max", ops.cast(self._value(), dtypes.bool), axes, keepdims=keepdims), self)
+    return self._make(reduced("max", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
 
 
-def all_(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def all_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether every element along axes is true."""
     axes = axes_of("all", axis, self.ndim)
-    return self._make(reduced("min", ops.cast(self._value(), dtypes.bool), axes, keepdims=keepdims), self)
+    return self._make(reduced("min", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
 
 
-def mean(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def mean(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The arithmetic mean along axes; integers give the default float."""
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
     axes = axes_of("mean", axis, self.ndim)
     count = math.prod(self.shape[a] for a in axes)
     node = x._value()
     wide = ops.cast(node, dtypes.float32) if node.dtype in HALF else node
-    total = reduced("sum", wide, axes, keepdims=keepdims)
+    total = reduced("sum", wide, axes, keepdim=keepdim)
     return self._make(ops.cast(ops.div(total, const(wide.dtype, count)), node.dtype), self)
 
 
-def var(self: Tensor, axis: Axis = None, *, keepdims: bool = False, correction: int = 1) -> Tensor:
+def var(self: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
     """The variance along axes: squares about the mean, over n - correction."""
     axes = axes_of("var", axis, self.ndim)
     count = math.prod(self.shape[a] for a in axes)
     x = self.cast(dtypes.float32) if self.dtype in HALF else self
-    apart = x - mean(x, axes, keepdims=True)
-    out = sum_(apart * apart, axes, keepdims=keepdims) / max(count - correction, 0)
+    apart = x - mean(x, axes, keepdim=True)
+    out = sum_(apart * apart, axes, keepdim=keepdim) / max(count - correction, 0)
     return out.cast(self.dtype) if self.dtype in HALF else out
 
 
-def std(self: Tensor, axis: Axis = None, *, keepdims: bool = False, correction: int = 1) -> Tensor:
+def std(self: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
     """The standard deviation along axes."""
     x = self.cast(dtypes.float32) if self.dtype in HALF else self
-    out = var(x, axis, keepdims=keepdims, correction=correction).sqrt()
+    out = var(x, axis, keepdim=keepdim, correction=correction).sqrt()
     return out.cast(self.dtype) if self.dtype in HALF else out
 
 
-def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdims: bool) -> Tensor:
+def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: bool) -> Tensor:
     """The first position of the extreme (of the first NaN, if there is one)."""
     if self.numel() == 0 and (axis is None or self.shape[axis_of(name, axis, self.ndim)] == 0):
         raise ShapeError(f"{name}: there must be an element to choose; the tensor has shape {self.shape}.")
     if axis is None:
         flat = self.reshape(-1)
-        found = _position(name, kind, flat, 0, keepdims=False)
-        return found.reshape((1,) * self.ndim) if keepdims else found
+        found = _position(name, kind, flat, 0, keepdim=False)
+        return found.reshape((1,) * self.ndim) if keepdim else found
     check_computes(name, self.dtype)
     a = axis_of(name, axis, self.ndim)
     node = self._value()
@@ -151,23 +151,23 @@ def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdims:
         hit = ops.or_(hit, ops.ne(node, node))
     place = expand(reshape(iota(n), tuple(n if b == a else 1 for b in range(node.rank))), node.shape)
     first = reduce_op("min", ops.where(hit, place, const(dtypes.int64, n)), (a,))
-    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdims else first, self)
+    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdim else first, self)
 
 
-def argmax(self: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+def argmax(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """The position of the largest element (the first of equals), int64; of the flattened tensor when axis is None.
 
     Raises: ShapeError if there is no element.
     """
-    return _position("argmax", "max", self, axis, keepdims=keepdims)
+    return _position("argmax", "max", self, axis, keepdim=keepdim)
 
 
-def argmin(self: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+def argmin(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """The position of the smallest element (the first of equals), int64; of the flattened tensor when axis is None.
 
     Raises: ShapeError if there is no element.
     """
-    return _position("argmin", "min", self, axis, keepdims=keepdims)
+    return _position("argmin", "min", self, axis, keepdim=keepdim)
 
 
 def _running(name: str, kind: str, self: Tensor, axis: int) -> Tensor:
@@ -203,7 +203,7 @@ def cummax(self: Tensor, axis: int = 0) -> Tensor:
 
 def _top(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """The maximum along axes, kept as axes of size 1. No gradient flows through it: results do not depend on it."""
-    return x._make(ops.detach(reduced("max", x._value(), axes, keepdims=True)))
+    return x._make(ops.detach(reduced("max", x._value(), axes, keepdim=True)))
 
 
 def _widened(self: Tensor) -> Tensor:
@@ -228,7 +228,7 @@ def _apart(name: str, x: Tensor, axis: int) -> Tensor:
 
 def _total(e: Tensor, axis: int) -> Tensor:
     """The sum along an axis, kept; a scalar is its own."""
-    return sum_(e, axis, keepdims=True) if e.ndim else e
+    return sum_(e, axis, keepdim=True) if e.ndim else e
 
 
 def softmax(self: Tensor, axis: int = -1) -> Tensor:
@@ -249,10 +249,10 @@ def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
     return _narrowed(apart - _total(apart.exp(), axis).log(), self)
 
 
-def logsumexp(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def logsumexp(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The logarithm of the summed exponentials along axes, safe from overflow.
 
-    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdims.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
     Dtype: floats keep theirs; ints and bool become the default float.
     Raises: ShapeError if an axis is out of range or given twice.
     Source: Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021.
@@ -264,12 +264,12 @@ def logsumexp(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Ten
     axes = axes_of("logsumexp", axis, self.ndim)
     top = _top(x, axes)
     safe = top.isfinite().where(top, 0.0)
-    result = _narrowed(sum_((x - safe).exp(), axes, keepdims=True).log() + safe, self)
-    return result if keepdims else result.reshape(tuple(n for a, n in enumerate(self.shape) if a not in axes))
+    result = _narrowed(sum_((x - safe).exp(), axes, keepdim=True).log() + safe, self)
+    return result if keepdim else result.reshape(tuple(n for a, n in enumerate(self.shape) if a not in axes))
 
 
-def norm(self: Tensor, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def norm(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The Euclidean length along axes."""
     if not self.dtype.is_float:
         raise DTypeError(f"norm: the tensor must be of floats; it is {self.dtype.name}. Cast it first?")
-    return sum_(self * self, axis, keepdims=keepdims).sqrt()
+    return sum_(self * self, axis, keepdim=keepdim).sqrt()

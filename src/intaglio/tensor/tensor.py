@@ -26,6 +26,7 @@ from intaglio.tensor import (
     spatial,
 )
 from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, uop_of
+from intaglio.tensor.spelling import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -361,40 +362,43 @@ class Tensor(TensorBase):
     reshape, view, permute, transpose, flip, expand = (
         movement.reshape, movement.reshape, movement.permute, movement.transpose, movement.flip, movement.expand,
     )  # fmt: skip
-    squeeze, unsqueeze, shrink, unfold, diagonal = (
-        movement.squeeze, movement.unsqueeze, movement.shrink, movement.unfold, movement.diagonal,
+    squeeze, unsqueeze, unfold, unflatten, narrow = (
+        spelled(movement.squeeze), spelled(movement.unsqueeze), spelled(movement.unfold), spelled(movement.unflatten),
+        spelled(movement.narrow),
     )  # fmt: skip
-    flatten, unflatten, as_strided, bitcast = (
-        movement.flatten,
-        movement.unflatten,
-        movement.as_strided,
-        movement.bitcast,
-    )
-    movedim, narrow = movement.movedim, movement.narrow
+    shrink, diagonal, flatten, movedim = movement.shrink, movement.diagonal, movement.flatten, movement.movedim
+    as_strided, bitcast = movement.as_strided, movement.bitcast
 
     # -- reductions and products
 
-    sum, prod, max, min, any, all = reduce.sum_, reduce.prod, reduce.max_, reduce.min_, reduce.any_, reduce.all_
-    mean, var, std, norm = reduce.mean, reduce.var, reduce.std, reduce.norm
-    argmax, argmin = reduce.argmax, reduce.argmin
-    cumsum, cumprod, cummax = reduce.cumsum, reduce.cumprod, reduce.cummax
-    softmax, log_softmax, logsumexp = reduce.softmax, reduce.log_softmax, reduce.logsumexp
+    sum, prod, max, min = spelled(reduce.sum_), spelled(reduce.prod), spelled(reduce.max_), spelled(reduce.min_)
+    any, all, mean, var = spelled(reduce.any_), spelled(reduce.all_), spelled(reduce.mean), spelled(reduce.var)
+    std, norm, argmax, argmin = (
+        spelled(reduce.std), spelled(reduce.norm), spelled(reduce.argmax), spelled(reduce.argmin),
+    )  # fmt: skip
+    cumsum, cumprod, cummax = spelled(reduce.cumsum), spelled(reduce.cumprod), spelled(reduce.cummax)
+    softmax, log_softmax, logsumexp = (
+        spelled(reduce.softmax), spelled(reduce.log_softmax), spelled(reduce.logsumexp),
+    )  # fmt: skip
     einsum = staticmethod(matmul.einsum)
     matmul, dot, linear = matmul.matmul, matmul.dot, matmul.linear
 
     # -- combining
 
-    cat, stack, meshgrid = staticmethod(combine.cat), staticmethod(combine.stack), staticmethod(combine.meshgrid)
-    split, chunk, pad, tril, triu, one_hot = (
-        combine.split, combine.chunk, combine.pad, combine.tril, combine.triu, combine.one_hot,
+    cat, stack, meshgrid = spelled(combine.cat), spelled(combine.stack), staticmethod(combine.meshgrid)
+    split, chunk, gather, scatter = (
+        spelled(combine.split), spelled(combine.chunk), spelled(combine.gather), spelled(combine.scatter),
     )  # fmt: skip
-    gather, scatter, scatter_reduce, index_add, index_select = (
-        combine.gather, combine.scatter, combine.scatter_reduce, combine.index_add, combine.index_select,
+    scatter_reduce, index_add, index_select = (
+        spelled(combine.scatter_reduce), spelled(combine.index_add), spelled(combine.index_select),
     )  # fmt: skip
-    masked_fill, masked_select, repeat, repeat_interleave, roll = (
-        combine.masked_fill, combine.masked_select, combine.repeat, combine.repeat_interleave, combine.roll,
+    pad, tril, triu, one_hot = combine.pad, combine.tril, combine.triu, combine.one_hot
+    masked_fill, masked_select, repeat, roll = (
+        combine.masked_fill, combine.masked_select, combine.repeat, combine.roll,
     )  # fmt: skip
-    argsort, sort, topk = combine.argsort, combine.sort, combine.topk
+    repeat_interleave, argsort, sort, topk = (
+        spelled(combine.repeat_interleave), spelled(combine.argsort), spelled(combine.sort), spelled(combine.topk),
+    )  # fmt: skip
     nonzero, unique = combine.nonzero, combine.unique
 
     # -- networks
@@ -408,7 +412,7 @@ class Tensor(TensorBase):
         functional.mish,
         functional.logsigmoid, functional.softsign,
     )  # fmt: skip
-    layer_norm, rms_norm, normalize = functional.layer_norm, functional.rms_norm, functional.normalize
+    layer_norm, rms_norm, normalize = functional.layer_norm, functional.rms_norm, spelled(functional.normalize)
     group_norm, batch_norm, dropout = functional.group_norm, functional.batch_norm, functional.dropout
     cross_entropy, nll_loss, mse_loss, l1_loss = (
         functional.cross_entropy, functional.nll_loss, functional.mse_loss, functional.l1_loss,

@@ -1,0 +1,38 @@
+"""Keywords as other libraries spell them: `axis` or `dim`, `keepdim` or `keepdims`."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+OTHER: Final = {"axis": "dim", "dim": "axis", "keepdim": "keepdims"}
+
+
+def spelled(function: F) -> F:
+    """A function that takes its keywords in PyTorch's and NumPy's spelling as well as its own.
+
+    Examples:
+        >>> def total(x, axis=None, keepdim=False):
+        ...     return x, axis, keepdim
+        >>> spelled(total)(1, dim=2, keepdims=True)
+        (1, 2, True)
+    """
+    code = function.__code__
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    others = {OTHER[name]: name for name in own if name in OTHER}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name in [name for name in kwargs if name in others]:
+            if others[name] in kwargs:
+                raise TypeError(
+                    f"{function.__name__.rstrip('_')}: {others[name]} and {name} mean the same; got both. Drop one?"
+                )
+            kwargs[others[name]] = kwargs.pop(name)
+        return function(*args, **kwargs)
+
+    return cast("F", call)

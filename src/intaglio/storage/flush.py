@@ -257,6 +257,8 @@ class Flush:
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
         self._kinds: Final[dict[tuple[object, ...], reroll.Kind]] = {}
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
+        self._beneath: Final[dict[Storage, set[Storage]]] = {}  # what the first versions of storages are made of
+        self._begun: Final[dict[reroll.Kind, tuple[Storage, ...]]] = {}
         self._items: Final[dict[int, tuple[Storage, AnyEntry]]] = {}
 
     def run(self) -> list[BufferRef]:
@@ -433,10 +435,10 @@ class Flush:
             last.clear()
 
         for storage, entry in entries:
-            starts = storage.base is not None and storage not in self.homes and storage not in last
-            if items and starts and self._base_reads(storage, last):
-                emit()  # version 0 is computed when the first write comes: after all that it reads
             item = self.item(storage, entry)
+            uses = (storage,) if item is None else self._begun_by(item.kind)
+            if items and any(self._base_reads(source, last) for source in uses):
+                emit()  # version 0 is computed when it is first used: after all that it reads
             seen = observed.get(storage)
             before = last.get(storage)
             if seen and before is not None:
@@ -453,24 +455,22 @@ class Flush:
                 self._items[id(item)] = (storage, entry)
         emit()
 
+    def _begun_by(self, kind: reroll.Kind) -> tuple[Storage, ...]:
+        """The storages of a kind of entry that have a computed version 0."""
+        found = self._begun.get(kind)
+        if found is None:
+            storages = [kind.storage, *(s.storage for s, _ in kind.reads if isinstance(s.storage, Storage))]
+            found = self._begun[kind] = tuple(s for s in storages if s.base is not None)
+        return found
+
     def _base_reads(self, storage: Storage, written: Container[Storage]) -> bool:
-        """Whether version 0 of a storage reads one of those (through bases of others as well)."""
-        stack: list[Node] = [storage.base] if storage.base is not None else []
-        seen: set[Node] = set()
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            match node.op:
-                case Read(storage=Storage() as source):
-                    if source in written:
-                        return True
-                    if source.base is not None:
-                        stack.append(source.base)
-                case _:
-                    stack.extend(node.src)
-        return False
+        """Whether version 0 of a storage is still to be computed, from one of those that are written."""
+        if storage.base is None or storage in self.homes or storage in written:
+            return False
+        found = self._beneath.get(storage)
+        if found is None:
+            found = self._beneath[storage] = _read_by_base(storage)
+        return any(source in written for source in found)
 
     def _observed(self) -> dict[Storage, list[int]]:
         """The stamps at which living reads saw each storage before its last write: no group may span them."""
@@ -687,6 +687,26 @@ def _overhead() -> int:
 
 
 _OVERHEAD: Final = _overhead()
+
+
+def _read_by_base(storage: Storage) -> set[Storage]:
+    """The storages that version 0 of one is computed from, through first versions of others as well."""
+    found: set[Storage] = set()
+    stack: list[Node] = [storage.base] if storage.base is not None else []
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        match node.op:
+            case Read(storage=Storage() as source):
+                if source not in found and source.base is not None:
+                    stack.append(source.base)
+                found.add(source)
+            case _:
+                stack.extend(node.src)
+    return found
 
 
 def element_node(entry: ElementEntry) -> Node:

@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 from intaglio.core.config import config
+from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
 from intaglio.engine.devices import device_of
 from intaglio.engine.draw import draw
-from intaglio.ir.size import at
 from intaglio.ir.text import print_text
 from intaglio.runtime.compiler import assembly
 from intaglio.schedule.kernels import Copy, PlannedKernel

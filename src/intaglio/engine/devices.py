@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
+    from intaglio.schedule.kernels import PlannedKernel
 
 KERNELS: Final = 8192  # compiled kernels remembered by a device
 NAMES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")
@@ -225,3 +226,8 @@ def device_of(name: str) -> Device:
     Raises: DeviceError if there is no such device.
     """
     return _device(canonical(name))
+
+
+def load(kernel: PlannedKernel) -> Executable:
+    """A planned kernel compiled for its device."""
+    return device_of(kernel.device).load(kernel.ast, kernel.size_slot)

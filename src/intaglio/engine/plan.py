@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
+from intaglio.core.size import UnsizedError, at, varies
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import device_of
+from intaglio.engine.devices import load
 from intaglio.ir.node import walk
-from intaglio.ir.size import UnsizedError, at, varies
 from intaglio.ops.memory import Buffer, BufferRef, Window
 from intaglio.schedule.alias import order
 from intaglio.schedule.fuse import is_product, split, together, used
 from intaglio.schedule.kernels import Copy, PlannedKernel, build, sized
 from intaglio.schedule.program import CopyTo, Hole, Repeat, Write
-from intaglio.schedule.sizes import apart, check, fit, put_together, take_apart, view_at
+from intaglio.schedule.sizes import apart, fits, is_uniform, put_together, take_apart, view_at
 from intaglio.schedule.structure import Structure, stand_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from intaglio.engine.devices import Executable
     from intaglio.schedule.kernels import Slot
     from intaglio.schedule.program import Program, Statement
@@ -32,6 +34,7 @@ REMEMBERED: Final = 1 << 17  # values of all programs whose plans are remembered
 FAMILIES: Final = 512  # skeletons that are remembered
 SIZED: Final = 4096  # values of a program up to which it is planned for all sizes at once
 SMALL: Final = 1 << 18  # elements up to which a program is better planned for all sizes than compiled for each
+HOPELESS: Final = 32  # structures of a skeleton that no template served, after which none is looked for
 FEW: Final = 3  # sizes of a small program for which it is compiled; those after are served by one plan
 MANY: Final = 8  # and of a large one
 
@@ -86,10 +89,19 @@ class _Sized:
 
 @dataclass(slots=True)
 class _Family:
-    """The structures of one skeleton: the integers of the first few, then the template for all, if there is one."""
+    """The structures of one skeleton: the templates for many sizes, and the integers of the last that none served."""
 
-    samples: list[list[int]] = field(default_factory=list)
-    sized: _Sized | None = None
+    sized: list[_Sized] = field(default_factory=list)
+    samples: deque[list[int]] = field(default_factory=lambda: deque(maxlen=MANY + 1))
+    unserved: int = 0
+
+    def find(self, key: Key, numbers: list[int]) -> tuple[_Template, int] | None:
+        """A template that serves a structure, and its size."""
+        for served in self.sized:
+            n = served.size(key, numbers)
+            if n is not None:
+                return served.template, n
+        return None
 
 
 class Plans:
@@ -100,6 +112,12 @@ class Plans:
         self._known: Final[OrderedDict[Key, tuple[_Template, int]]] = OrderedDict()
         self._families: Final[OrderedDict[Skeleton, _Family]] = OrderedDict()
         self._size: int = 0
+
+    def clear(self) -> None:
+        """Forget all plans."""
+        self._known.clear()
+        self._families.clear()
+        self._size = 0
 
     def plan(self, program: Program) -> Plan:
         """The kernels of a program, in the order in which they run."""
@@ -133,16 +151,17 @@ class Plans:
         self._families.move_to_end(skeleton)
         if len(self._families) > FAMILIES:
             self._families.popitem(last=False)
-        enough = FEW if structure.largest <= SMALL else MANY
-        if family.sized is None and len(family.samples) <= MANY:
+        found = family.find(structure.key, numbers)
+        if found is None and family.unserved < HOPELESS:
             family.samples.append(numbers)
-            if len(family.samples) == enough + 1:
+            family.unserved += 1
+            if len(family.samples) > (FEW if structure.largest <= SMALL else MANY):
                 try:
-                    family.sized = _sized(structure.key, family.samples)
+                    family.sized.extend(_of_sizes(structure.key, family.samples))
                 except UnsizedError:
-                    family.samples *= MANY  # enough for good
-        n = family.sized.size(structure.key, numbers) if family.sized is not None else None
-        return None if n is None or family.sized is None else (family.sized.template, n)
+                    family.unserved = HOPELESS
+                found = family.find(structure.key, numbers)
+        return found
 
 
 def _template(key: Key, *, nominal: bool = False) -> _Template:
@@ -156,25 +175,21 @@ def _template(key: Key, *, nominal: bool = False) -> _Template:
     return _Template(made, refs, [ref for ref in made.fresh if ref not in set(refs)])
 
 
-def _sized(key: Key, samples: list[list[int]]) -> _Sized:
-    """A structure planned and compiled at the nominal size.
+def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
+    """The plan of a structure for all sizes, if its integers follow from one: planned and compiled at the nominal size.
 
     Raises: UnsizedError if that cannot be done.
     """
-    found = fit(samples)
-    if found is None:
-        raise UnsizedError("integers that do not follow from one size")
-    nominal = put_together(key, found.nominal)
-    check(nominal)
-    separate = apart(nominal)
-    template = _template(nominal, nominal=True)
-    least = 0
-    for kernel in template.plan.kernels:
-        loaded = None if isinstance(kernel, Copy) else device_of(kernel.device).load(kernel.ast, kernel.size_slot)
-        template.plan.loaded.append(loaded)
-        if loaded is not None:
-            least = max(least, loaded.lowered.least)
-    return _Sized(template, found, separate, least)
+    for found in fits(samples):
+        nominal = put_together(key, found.nominal)
+        if not is_uniform(nominal):
+            continue
+        template = _template(nominal, nominal=True)
+        loaded = template.plan.loaded
+        loaded.extend(None if isinstance(k, Copy) else load(k) for k in template.plan.kernels)
+        least = max((e.lowered.least for e in loaded if e is not None), default=0)
+        return [_Sized(template, found, apart(nominal), least)]
+    return []
 
 
 def _plan(program: Program, *, nominal: bool) -> Plan:
@@ -253,8 +268,8 @@ def _bound(template: _Template, structure: Structure, program: Program, n: int) 
                 slot = new[of], starts[of] + at(rest, n)
             elif isinstance(of, Hole):
                 slot = of.of, numbers[of.number].bits
-            elif n and of is dtypes.int64:
-                slot = of, of.to_bits(at(int(of.from_bits(rest)), n))
+            elif n and of is dtypes.int64 and varies(value := int(of.from_bits(rest))):
+                slot = of, of.to_bits(at(value, n))
             slots.append(slot)
         kernels.append(replace(kernel, slots=tuple(slots), nbytes=at(kernel.nbytes, n), size=n))
     renamed = {ref: ref for ref in program.keep}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config
 from intaglio.core.errors import InternalError
+from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import Device, device_of
-from intaglio.ir.size import at
+from intaglio.engine.devices import Device, device_of, load
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.buffer import Buffer
 from intaglio.schedule.kernels import Copy, PlannedKernel
@@ -99,9 +99,7 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     """
     with lock:
         if not made.loaded:
-            made.loaded.extend(
-                None if isinstance(k, Copy) else device_of(k.device).load(k.ast, k.size_slot) for k in made.kernels
-            )
+            made.loaded.extend(None if isinstance(k, Copy) else load(k) for k in made.kernels)
         memory = _allocate(made)
         debug.prepare(made.kernels, made.loaded)
         with _uninterrupted():

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
-from intaglio.ir.size import UnsizedError
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.merge import merge_folds
 from intaglio.lower.ranges import Scalarize, has_division
+from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.ops.elementwise import Elementwise, Mul, add, and_, eq, ge, lt, minimum, mul
 from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Range, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Load, Local, Param, Window, load
@@ -50,17 +50,25 @@ class Lowered:
     chunks: int
     parallel: bool
     flops: int
-    least: int = 0  # the smallest size for which the code is right
+    least: int = 0  # the least size for which the code is right, where a size is an argument
 
 
 def lower(ast: Node, target: Target, size_slot: int | None = None) -> Lowered:
     """A KERNEL-level `Sink` as instructions for a target.
 
-    Raises: UnsizedError if a kernel at the nominal size is asked for.
+    Args:
+        size_slot: The slot of an int64 argument that takes the place of the nominal size in the kernel's integers
+            when it runs. `flops` is then counted at the nominal size.
+
+    Raises: UnsizedError if the kernel cannot be lowered for every size.
     """
-    if size_slot is not None:
-        raise UnsizedError("lowering")
-    return _Kernel(ast, target).run()
+    if size_slot is None:
+        return _Kernel(ast, target, Index()).run()
+    index = SizedIndex(size_slot)
+    check_sizes(ast, index)
+    lowered = _Kernel(ast, target, index).run()
+    linear = make(lowered.linear.op, *with_argument(list(lowered.linear.src), index))
+    return replace(lowered, linear=linear, least=index.least)
 
 
 @dataclass(slots=True)
@@ -86,11 +94,11 @@ class _Epilogue:
 class _Kernel:
     """One kernel being lowered."""
 
-    def __init__(self, ast: Node, target: Target) -> None:
+    def __init__(self, ast: Node, target: Target, index: Index) -> None:
         self.ast: Final = ast
         self.target: Final = target
-        self.index: Final = Index()
-        self.emitter: Final = Emitter(self.index, target)
+        self.index: Final = index
+        self.emitter: Final = Emitter(index, target)
         self.axes: Final = itertools.count()
         self.written: Final = {
             _group(n.src[0]) for n in walk((ast,)) if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2
@@ -106,10 +114,10 @@ class _Kernel:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, Store)
+        split = len(groups) == 1 and isinstance(groups[0][0].op, Store) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
-        name = f"{self.kind}_{'_'.join(str(n) for n in self.sizes[:6]) or '1'}" + (
+        name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
             f"_n{len(statements)}" if len(statements) > 1 else ""
         )
         linear = make(Linear(name), *self.emitter.frames[0].code)
@@ -321,9 +329,11 @@ class _Kernel:
     def _stores(self, group: list[Node], *, split: bool) -> None:
         """Stores of one shape as one nest, adjacent axes merged where no division stays behind."""
         shape = group[0].src[0].shape
-        merged = _mergings(shape)
+        merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
+        least = self.index.least
         best: tuple[list[_Place], list[Node]] | None = None
         for extents in merged:
+            self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
             position = self.index.flatten(tuple(own), extents)
@@ -337,7 +347,7 @@ class _Kernel:
             if extents is merged[-1] or not any(has_division(roots, r) for r in own):
                 break
         assert best is not None
-        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL and not self.index.varies(shape[-1]):
             best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
@@ -400,6 +410,9 @@ class _Kernel:
             return
         v = self._vector_range(places, ranges)
         rows = self._product_rows(places, ranges, v)
+        if v is not None and rows is not None and self.index.varies(self.index.affine(rows.src[0])[0]):
+            self._product_of_rows(places[0], [r for r in ranges if r is not v and r is not rows], v, rows)
+            return
         if v is not None and rows is not None:
             self._product(places, ranges, v, rows, split=split)
             return
@@ -620,6 +633,11 @@ class _Kernel:
     def _vectors(self, v: Node, lanes: int, unroll: int, body: Callable[[list[Instance], int], None]) -> None:
         """A range by whole vectors, then the rest."""
         extent = self.index.affine(v.src[0])[0]
+        if self.index.varies(extent):
+            whole_vectors = self.emitter.whole(v.src[0], lanes * unroll)
+            self._vector_loop(v, number(0), whole_vectors, lanes, unroll, body)
+            self._sized_tail(v, whole_vectors, lanes, body)
+            return
         while unroll > 1 and extent < lanes * unroll:
             unroll //= 2
         unit = lanes * unroll
@@ -628,6 +646,15 @@ class _Kernel:
             self._vector_loop(v, number(0), number(whole), lanes, unroll, body, once=whole == unit)
         if whole < extent:
             self._vector_tail(v, whole, extent, lanes, body)
+
+    def _sized_tail(self, v: Node, start: Node, lanes: int, body: Callable[[list[Instance], int], None]) -> None:
+        """What is left of a range whose extent is known when it runs, by masked vectors."""
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body([{v: 0}], lanes)
+            return carried
+
+        self.emitter.loop(start, v.src[0], lanes, (), run, lambda f, c: (v, Binding(f, c, 1, lanes, v.src[0])))
 
     def _put_store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
         """The store of one instance, masked by the loop's tail."""
@@ -775,6 +802,48 @@ class _Kernel:
         emitter.loop(number(0), number(whole), ROW_BLOCK, (), rows_block)
         if left[1]:
             all_columns(number(0), number(0), left)
+
+    def _product_of_rows(self, place: _Place, batch: list[Node], v: Node, rows: Node) -> None:
+        """A product of as many rows as are known when it runs: blocks of tiles, then the rows left, one by one."""
+        emitter = self.emitter
+        lanes = emitter.lanes_of(place.value)
+        apart = self._epilogue(place, rows, v, lanes)
+        whole = emitter.whole(rows.src[0], ROWS)
+
+        def tiles(start: Node, stop: Node, count: int) -> None:
+            def run(counter: Node, carried: list[Node], instances: list[Instance]) -> list[Node]:
+                if apart is not None:
+                    self._finish_apart(apart, rows, v, lanes, counter, count, instances)
+                    return carried
+                for m, instance in itertools.product(range(count), instances):
+                    both = {**instance, rows: m}
+                    self._put_store(place.pointer, place.index, emitter.emit(place.value, both), both)
+                return carried
+
+            def columns(instances: list[Instance], _: int) -> None:
+                emitter.loop(
+                    start,
+                    stop,
+                    count,
+                    (),
+                    lambda counter, carried: run(counter, carried, instances),
+                    lambda f, c: (rows, Binding(f, c, count)),
+                )
+
+            def sheet(_: Node, carried: list[Node]) -> list[Node]:
+                self._vectors(v, lanes, COLUMNS, columns)
+                return carried
+
+            self._loops(batch, sheet)
+
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            level = len(emitter.frames) - 1
+            ahead = emitter.put(level, add(counter, number(ROW_BLOCK)))
+            tiles(counter, emitter.put(level, minimum(ahead, whole)), ROWS)
+            return carried
+
+        emitter.loop(number(0), whole, ROW_BLOCK, (), block)
+        tiles(whole, rows.src[0], 1)
 
     def _epilogue(self, place: _Place, rows: Node, v: Node, lanes: int) -> _Epilogue | None:
         """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""

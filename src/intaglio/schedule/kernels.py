@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
+from intaglio.core.size import NOMINAL, varies
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
-from intaglio.ir.size import NOMINAL, varies
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
 from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store

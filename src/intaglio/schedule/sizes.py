@@ -7,12 +7,14 @@ are all `a + b * n` are one program at many sizes n.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from intaglio.core.dtypes import dtypes
+from intaglio.core.size import NOMINAL, UnsizedError, at, split
 from intaglio.ir.node import Op
-from intaglio.ir.size import NOMINAL, UnsizedError, at, parts
 from intaglio.ir.view import View
 from intaglio.ops.memory import Const
 from intaglio.schedule.structure import Key, RepeatForm, WriteForm
@@ -85,7 +87,7 @@ def _is_number(item: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Integers as a + b * n: where n itself stands among them, and the a and b of each."""
+    """Integers as a + b * n: where one stands that tells n, and the a and b of each."""
 
     place: int
     constants: list[int]
@@ -93,9 +95,9 @@ class Fit:
 
     def size(self, numbers: Sequence[int]) -> int | None:
         """The n of some integers, if they fit."""
-        n = numbers[self.place]
+        n, rest = divmod(numbers[self.place] - self.constants[self.place], self.factors[self.place])
         fits = all(v == a + b * n for v, a, b in zip(numbers, self.constants, self.factors, strict=True))
-        return n if fits and n >= 2 else None
+        return n if fits and not rest and n >= 2 else None
 
     @property
     def nominal(self) -> list[int]:
@@ -103,30 +105,37 @@ class Fit:
         return [a + b * NOMINAL for a, b in zip(self.constants, self.factors, strict=True)]
 
 
-def fit(samples: Sequence[Sequence[int]]) -> Fit | None:
-    """How the integers of one skeleton follow from one of them, if all samples (three or more) agree."""
-    first, second, *others = samples
-    steps = [b - a for a, b in zip(first, second, strict=True)]
-    changing = [k for k, step in enumerate(steps) if step]
-    place = min(changing, key=lambda k: (abs(steps[k]), first[k]))
-    if any(step % steps[place] for step in steps):
-        return None
-    factors = [step // steps[place] for step in steps]
-    found = Fit(place, [v - b * first[place] for v, b in zip(first, factors, strict=True)], factors)
-    return found if all(found.size(numbers) is not None for numbers in others) else None
+def fits(samples: Sequence[Sequence[int]]) -> Iterator[Fit]:
+    """How the integers of one skeleton may follow from a size: one of them is it, or as many steps of the samples.
 
-
-def check(key: Key) -> None:
-    """See that a key at the nominal size means the same at all sizes.
-
-    Raises: UnsizedError if an extent falls with the size, or elements are not aligned at every size.
+    The last of the samples must fit with two others.
     """
+    *others, last = samples
+    for first, second in itertools.combinations(reversed(others), 2):
+        steps = [b - a for a, b in zip(first, last, strict=True)]
+        changing = [k for k, step in enumerate(steps) if step]
+        if not changing:
+            continue
+        place = min(changing, key=lambda k: (abs(steps[k]), last[k]))
+        for factor in dict.fromkeys((1, math.gcd(steps[place], second[place] - last[place]))):
+            if any(step * factor % steps[place] for step in steps):
+                continue
+            factors = [step * factor // steps[place] for step in steps]
+            n = last[place] // factor
+            found = Fit(place, [v - b * n for v, b in zip(last, factors, strict=True)], factors)
+            if all(found.size(numbers) is not None for numbers in (first, second, last)):
+                yield found
+
+
+def is_uniform(key: Key) -> bool:
+    """Whether a key at the nominal size means the same at all sizes: extents grow with it, elements stay aligned."""
     for view in _views(key):
-        item = view.dtype.itemsize
-        if any(parts(extent)[1] < 0 for extent in view.shape):
-            raise UnsizedError("an extent that falls with the size")
-        if any(parts(place)[1] % item for place in (view.offset, *view.strides)):
-            raise UnsizedError("elements that are aligned at some sizes only")
+        places = [split(place) for place in (view.offset, *view.strides)]
+        if any(place is None or place[1] % view.dtype.itemsize for place in places):
+            return False
+        if any(extent is None or extent[1] < 0 for extent in map(split, view.shape)):
+            return False
+    return True
 
 
 def apart(key: Key) -> list[bool]:

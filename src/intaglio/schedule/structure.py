@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from intaglio.schedule.program import Statement
 
-ALIGNED: Final = 8  # bytes: where a buffer is taken to start, every element stays aligned
 is_plain: Final = lru_cache(maxsize=4096)(stays)
 
 
@@ -36,6 +35,7 @@ class _Uses:
     number: int
     low: int = 1 << 62  # the first byte of its views
     high: int = 0  # the byte past the last
+    item: int = 1  # the size of their largest elements
     read: bool = False
     written: bool = False
     whole: bool = False  # seen as all of its bytes, or yet to be allocated
@@ -48,7 +48,7 @@ class _Uses:
     @property
     def start(self) -> int:
         """The byte from which the structure sees the buffer."""
-        return self.low // ALIGNED * ALIGNED if self.moves else 0
+        return self.low // self.item * self.item if self.moves else 0
 
     def size(self, ref: BufferRef) -> int:
         """The bytes that the structure sees."""
@@ -161,6 +161,7 @@ class Structure:
             low, high = view.byte_bounds()
             uses.low = min(uses.low, low)
             uses.high = max(uses.high, high)
+            uses.item = max(uses.item, view.dtype.itemsize)
         return uses
 
     def _key(self) -> Key:

@@ -19,6 +19,8 @@ from intaglio.schedule.structure import Structure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from intaglio.schedule.structure import Key
+
 WHOLE = View.contiguous(dtypes.float32, (16,))
 
 
@@ -130,7 +132,12 @@ def test_numbers_that_simplify_stay(other: float) -> None:
 
 
 def test_starts_that_are_not_aligned_alike_differ() -> None:
-    assert Structure(program(*refs(), 3.0, 1)).key != Structure(program(*refs(), 3.0, 2)).key
+    def key(offset: int) -> Key:
+        source, target = refs()
+        value = read_at(source, View.contiguous(dtypes.float32, (16,), offset), 0)
+        return Structure(Program([Write(target, WHOLE, value)], fresh={target}, keep={target})).key
+
+    assert key(4) == key(8) != key(6) == key(2)
 
 
 def test_a_plan_names_the_buffers_of_its_program() -> None:

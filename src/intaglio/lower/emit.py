@@ -20,6 +20,7 @@ from intaglio.ops.elementwise import (
     Mul,
     add,
     and_,
+    floor_div,
     fma,
     lt,
     minimum,
@@ -334,7 +335,7 @@ class Emitter:
                 level = self.level(self.mask(term))
             shift, rest = self.index.affine(value)
             if not rest:
-                constant += shift * coefficient
+                constant += self.index.times(shift, coefficient)
                 continue
             parts.append((level, value if coefficient == 1 else self.put(level, mul(value, number(coefficient)))))
         if extra is not None:
@@ -489,6 +490,8 @@ class Emitter:
     ) -> list[Node]:
         """One pass along a vector range: whole blocks in a loop, then what is left, masked."""
         step = lanes * count
+        if self.index.varies(extent):
+            return self._run_sized(kind, body, v, lanes, count, instances, accumulators)
         whole = extent // step * step
 
         def bind(frame: int, counter: Node) -> tuple[Node, Binding]:
@@ -531,6 +534,49 @@ class Emitter:
 
             accumulators = self.loop(number(whole), number(extent), step, accumulators, take_tail, bind_tail, once=True)
         return accumulators
+
+    def _run_sized(
+        self,
+        kind: str,
+        body: Node,
+        v: Node,
+        lanes: int,
+        count: int,
+        instances: list[Instance],
+        accumulators: list[Node],
+    ) -> list[Node]:
+        """One pass along a vector range whose extent is known when it runs: whole blocks, then masked vectors."""
+        step = lanes * count
+        whole = self.whole(v.src[0], step)
+
+        def take(_: Node, carried: list[Node]) -> list[Node]:
+            return [
+                self.combine(kind, carried[i * count + u], body, {**instance, v: u})
+                for i, instance in enumerate(instances)
+                for u in range(count)
+            ]
+
+        def take_tail(_: Node, carried: list[Node]) -> list[Node]:
+            following = list(carried)
+            tail = self.tail(v, {})
+            assert tail is not None
+            for i, instance in enumerate(instances):
+                kept = carried[i * count]
+                taken = self.combine(kind, kept, body, instance)
+                following[i * count] = self.put(len(self.frames) - 1, where(tail, taken, kept))
+            return following
+
+        spans = [step * BLOCK] if kind == "sum" and body.dtype.is_float else []
+        accumulators = self._levels(
+            spans, number(0), whole, step, accumulators, take, lambda f, c: (v, Binding(f, c, count, lanes))
+        )
+        return self.loop(
+            whole, v.src[0], lanes, accumulators, take_tail, lambda f, c: (v, Binding(f, c, 1, lanes, v.src[0]))
+        )
+
+    def whole(self, extent: Node, unit: int) -> Node:
+        """How far whole units reach into an extent that is known when the kernel runs."""
+        return self.put(0, mul(self.put(0, floor_div(extent, number(unit))), number(unit)))
 
     def _levels(
         self,

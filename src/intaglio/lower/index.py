@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node
@@ -22,9 +22,32 @@ def number(value: int) -> Node:
 class Index:
     """Index arithmetic for one kernel: a memo of normal forms and bounds."""
 
+    sized: ClassVar[bool] = False  # whether a size of the kernel is known only when it runs
+
     def __init__(self) -> None:
+        self.least: int = 0  # the least size for which all decisions hold
         self._affine: Final[dict[Node, tuple[int, Terms]]] = {}
         self._bounds: Final[dict[Node, tuple[int, int]]] = {}
+
+    def varies(self, value: int) -> bool:
+        """Whether an integer is known only when the kernel runs."""
+        return False
+
+    def fits(self, value: int) -> bool:
+        """Whether an integer can be had as a constant."""
+        return True
+
+    def times(self, a: int, b: int) -> int:
+        """a * b."""
+        return a * b
+
+    def spelled(self, value: int) -> str:
+        """An extent in a kernel's name."""
+        return str(value)
+
+    def settled(self, value: Node) -> Node:
+        """A value with which rules may calculate."""
+        return value
 
     def affine(self, node: Node) -> tuple[int, Terms]:
         """(constant, {term: coefficient}) with node = constant + sum of coefficient * term."""
@@ -38,24 +61,34 @@ class Index:
                 continue
             op = n.op
             if isinstance(op, Const):
-                self._affine[n] = int(op.value), {}
+                self._affine[n] = self._literal(n)
             elif not isinstance(op, (Add, Sub, Mul)) or n.dtype is not dtypes.int64 or n.shape:
                 self._affine[n] = 0, {n: 1}
             elif not ready:
                 stack.append((n, True))
                 stack.extend((s, False) for s in n.src)
             else:
-                (a, x), (b, y) = self._affine[n.src[0]], self._affine[n.src[1]]
-                if isinstance(op, Mul):
-                    if y and x:
-                        self._affine[n] = 0, {n: 1}
-                    else:
-                        scale, (constant, terms) = (b, (a, x)) if not y else (a, (b, y))
-                        self._affine[n] = constant * scale, {t: c * scale for t, c in terms.items() if c * scale}
-                else:
-                    sign = -1 if isinstance(op, Sub) else 1
-                    self._affine[n] = _join((a, x), (b, y), sign)
+                self._affine[n] = self._combined(n, self._affine[n.src[0]], self._affine[n.src[1]])
         return self._affine[node]
+
+    def _literal(self, node: Node) -> tuple[int, Terms]:
+        """The form of a constant."""
+        assert isinstance(node.op, Const)
+        return int(node.op.value), {}
+
+    def _combined(self, node: Node, left: tuple[int, Terms], right: tuple[int, Terms]) -> tuple[int, Terms]:
+        """The form of a sum, difference or product of two forms."""
+        if not isinstance(node.op, Mul):
+            return _join(left, right, -1 if isinstance(node.op, Sub) else 1)
+        if left[1] and right[1]:
+            return 0, {node: 1}
+        (scale, _), form = (right, left) if not right[1] else (left, right)
+        return self._scaled(form, scale)
+
+    def _scaled(self, form: tuple[int, Terms], c: int) -> tuple[int, Terms]:
+        """c times a form."""
+        constant, terms = form
+        return self.times(constant, c), {t: self.times(k, c) for t, k in terms.items()} if c else {}
 
     def build(self, constant: int, terms: Terms) -> Node:
         """The node of an affine form; x // d * d + x % d is x."""
@@ -80,10 +113,9 @@ class Index:
                 if rest:
                     continue
                 quotient = floor_div(x, d)
-                if terms.get(quotient) == coefficient * width:
+                if quotient in terms and terms[quotient] == self.times(coefficient, width):
                     left = {t: c for t, c in terms.items() if t is not term and t is not quotient}
-                    base, inner = self.affine(x)
-                    return self._reunite(*_join((constant, left), (base * coefficient, _scale(inner, coefficient)), 1))
+                    return self._reunite(*_join((constant, left), self._scaled(self.affine(x), coefficient), 1))
         return constant, terms
 
     def add(self, x: Node, y: Node) -> Node:
@@ -92,15 +124,13 @@ class Index:
 
     def mul(self, x: Node, c: int) -> Node:
         """x * c."""
-        constant, terms = self.affine(x)
-        return self.build(constant * c, _scale(terms, c))
+        return self.build(*self._scaled(self.affine(x), c))
 
     def sum(self, parts: list[tuple[Node, int]], constant: int = 0) -> Node:
         """constant + sum of node * coefficient."""
         total: tuple[int, Terms] = (constant, {})
         for node, coefficient in parts:
-            base, terms = self.affine(node)
-            total = _join(total, (base * coefficient, _scale(terms, coefficient)), 1)
+            total = _join(total, self._scaled(self.affine(node), coefficient), 1)
         return self.build(*total)
 
     def bounds(self, node: Node) -> tuple[int, int]:
@@ -136,19 +166,29 @@ class Index:
                 return (low, high) if low >= 0 and high < width else (0, width - 1)
         return -FAR, FAR
 
+    def at_least(self, node: Node, value: int) -> bool:
+        """Whether a node is certain never to be below a value."""
+        return self.bounds(node)[0] >= value
+
+    def below(self, node: Node, value: int) -> bool:
+        """Whether a node is certain to be below a value."""
+        return self.bounds(node)[1] < value
+
+    def quotient(self, node: Node, d: int) -> int | None:
+        """The value of node // d, where it has only one."""
+        low, high = self.bounds(node)
+        return low // d if low // d == high // d else None
+
     def div(self, x: Node, d: int) -> Node:
         """x // d, rounded down."""
         if d == 1:
             return x
         whole, rest = self._split(x, d)
-        low, high = self.bounds(rest)
-        if low // d == high // d:
-            return self.build(*_join(whole, (low // d, {}), 1))
-        quotient: Node
-        if isinstance(rest.op, FloorDiv) and not self.affine(rest.src[1])[1]:
-            quotient = self.div(rest.src[0], d * self.affine(rest.src[1])[0])
-        else:
-            quotient = floor_div(rest, number(d))
+        known = self.quotient(rest, d)
+        if known is not None:
+            return self.build(*_join(whole, (known, {}), 1))
+        both = self._nested(rest, d) if isinstance(rest.op, FloorDiv) else None
+        quotient = self.div(rest.src[0], both) if both is not None else floor_div(rest, number(d))
         return self.build(*_join(whole, self.affine(quotient), 1))
 
     def mod(self, x: Node, d: int) -> Node:
@@ -156,10 +196,15 @@ class Index:
         if d == 1:
             return number(0)
         _, rest = self._split(x, d)
-        low, high = self.bounds(rest)
-        if low // d == high // d:
-            return self.add(rest, number(-(low // d) * d))
+        known = self.quotient(rest, d)
+        if known is not None:
+            return self.add(rest, number(self.times(-known, d)))
         return mod(rest, number(d))
+
+    def _nested(self, inner: Node, d: int) -> int | None:
+        """The divisor that stands for dividing first as `inner` does, then by d."""
+        width, terms = self.affine(inner.src[1])
+        return None if terms else d * width
 
     def _split(self, x: Node, d: int) -> tuple[tuple[int, Terms], Node]:
         """(x // d of the part that d divides, the rest)."""
@@ -188,11 +233,6 @@ class Index:
         if shape:
             found.append(number(0) if shape[0] == 1 else position)
         return tuple(reversed(found))
-
-
-def _scale(terms: Terms, c: int) -> Terms:
-    """Every coefficient times c."""
-    return {t: k * c for t, k in terms.items()} if c else {}
 
 
 def _join(a: tuple[int, Terms], b: tuple[int, Terms], sign: int) -> tuple[int, Terms]:

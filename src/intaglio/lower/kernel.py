@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
@@ -14,6 +14,7 @@ from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.merge import merge_folds
 from intaglio.lower.ranges import Scalarize, has_division
+from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.ops.elementwise import Elementwise, Mul, add, and_, eq, ge, lt, minimum, mul
 from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Range, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Load, Local, Param, Window, load
@@ -49,11 +50,25 @@ class Lowered:
     chunks: int
     parallel: bool
     flops: int
+    least: int = 0  # the least size for which the code is right, where a size is an argument
 
 
-def lower(ast: Node, target: Target) -> Lowered:
-    """A KERNEL-level `Sink` as instructions for a target."""
-    return _Kernel(ast, target).run()
+def lower(ast: Node, target: Target, size_slot: int | None = None) -> Lowered:
+    """A KERNEL-level `Sink` as instructions for a target.
+
+    Args:
+        size_slot: The slot of an int64 argument that takes the place of the nominal size in the kernel's integers
+            when it runs. `flops` is then counted at the nominal size.
+
+    Raises: Unsized if the kernel cannot be lowered for every size.
+    """
+    if size_slot is None:
+        return _Kernel(ast, target, Index()).run()
+    index = SizedIndex(size_slot)
+    check_sizes(ast, index)
+    lowered = _Kernel(ast, target, index).run()
+    linear = make(lowered.linear.op, *with_argument(list(lowered.linear.src), index))
+    return replace(lowered, linear=linear, least=index.least)
 
 
 @dataclass(slots=True)
@@ -79,11 +94,11 @@ class _Epilogue:
 class _Kernel:
     """One kernel being lowered."""
 
-    def __init__(self, ast: Node, target: Target) -> None:
+    def __init__(self, ast: Node, target: Target, index: Index) -> None:
         self.ast: Final = ast
         self.target: Final = target
-        self.index: Final = Index()
-        self.emitter: Final = Emitter(self.index, target)
+        self.index: Final = index
+        self.emitter: Final = Emitter(index, target)
         self.axes: Final = itertools.count()
         self.written: Final = {
             _group(n.src[0]) for n in walk((ast,)) if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2
@@ -99,10 +114,10 @@ class _Kernel:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, Store)
+        split = len(groups) == 1 and isinstance(groups[0][0].op, Store) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
-        name = f"{self.kind}_{'_'.join(str(n) for n in self.sizes[:6]) or '1'}" + (
+        name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
             f"_n{len(statements)}" if len(statements) > 1 else ""
         )
         linear = make(Linear(name), *self.emitter.frames[0].code)
@@ -314,9 +329,11 @@ class _Kernel:
     def _stores(self, group: list[Node], *, split: bool) -> None:
         """Stores of one shape as one nest, adjacent axes merged where no division stays behind."""
         shape = group[0].src[0].shape
-        merged = _mergings(shape)
+        merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
+        least = self.index.least
         best: tuple[list[_Place], list[Node]] | None = None
         for extents in merged:
+            self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
             position = self.index.flatten(tuple(own), extents)
@@ -330,7 +347,7 @@ class _Kernel:
             if extents is merged[-1] or not any(has_division(roots, r) for r in own):
                 break
         assert best is not None
-        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL and not self.index.varies(shape[-1]):
             best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
@@ -613,6 +630,11 @@ class _Kernel:
     def _vectors(self, v: Node, lanes: int, unroll: int, body: Callable[[list[Instance], int], None]) -> None:
         """A range by whole vectors, then the rest."""
         extent = self.index.affine(v.src[0])[0]
+        if self.index.varies(extent):
+            whole_vectors = self.emitter.whole(v.src[0], lanes * unroll)
+            self._vector_loop(v, number(0), whole_vectors, lanes, unroll, body)
+            self._sized_tail(v, whole_vectors, lanes, body)
+            return
         while unroll > 1 and extent < lanes * unroll:
             unroll //= 2
         unit = lanes * unroll
@@ -621,6 +643,15 @@ class _Kernel:
             self._vector_loop(v, number(0), number(whole), lanes, unroll, body, once=whole == unit)
         if whole < extent:
             self._vector_tail(v, whole, extent, lanes, body)
+
+    def _sized_tail(self, v: Node, start: Node, lanes: int, body: Callable[[list[Instance], int], None]) -> None:
+        """What is left of a range whose extent is known when it runs, by masked vectors."""
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body([{v: 0}], lanes)
+            return carried
+
+        self.emitter.loop(start, v.src[0], lanes, (), run, lambda f, c: (v, Binding(f, c, 1, lanes, v.src[0])))
 
     def _put_store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
         """The store of one instance, masked by the loop's tail."""
@@ -660,11 +691,12 @@ class _Kernel:
 
     def _product_rows(self, places: list[_Place], ranges: list[Node], v: Node | None) -> Node | None:
         """The row range of a sum of products whose factors share no free range, if there is one."""
-        if v is None or len(places) != 1:
+        if v is None or len(places) != 1 or self.index.varies(self.index.affine(v.src[0])[0]):
             return None
         emitter = self.emitter
         for r in reversed(ranges):
-            if r is v or self.index.affine(r.src[0])[0] < 2:
+            extent = self.index.affine(r.src[0])[0]
+            if r is v or extent < 2 or self.index.varies(extent):
                 continue
             for n in walk((places[0].value,)):
                 if isinstance(n.op, Fold) and n.op.kind == "sum" and isinstance(n.src[0].op, Mul):

@@ -43,6 +43,8 @@ def _joined(body: Node, outer: Node, inner: Node, index: Index) -> Node | None:
     (height, more), (width, rest) = index.affine(outer.src[0]), index.affine(inner.src[0])
     if more or rest or not isinstance(inner.op, Range):
         return None
+    if index.varies(height) and index.varies(width):
+        return None
     pair = {outer, inner}
     for node in toposort((body,), enter=lambda n: not isinstance(n.op, Load)):
         if node in pair:
@@ -50,7 +52,8 @@ def _joined(body: Node, outer: Node, inner: Node, index: Index) -> Node | None:
         if not isinstance(node.op, Load):
             continue
         _, terms = index.affine(node.src[1])
-        if terms.get(outer, 0) != width * terms.get(inner, 0):
+        step = terms.get(inner, 0)
+        if (step and index.varies(step) and index.varies(width)) or terms.get(outer, 0) != index.times(width, step):
             return None
         others = [t for t in terms if t not in pair]
         if any(n in pair for n in walk((*others, *node.src[2:]))):

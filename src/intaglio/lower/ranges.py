@@ -74,7 +74,7 @@ class Scalarize:
                 needed: list[Key] = [(s, indices if s.shape else (), gate) for s in node.src]
                 if node.dtype is dtypes.int64 and isinstance(op, (Add, Sub, Mul)):
                     return needed, lambda values: ix.build(*ix.affine(make(op, *values)))
-                return needed, lambda values: make(op, *values)
+                return needed, lambda values: make(op, *(ix.settled(v) for v in values))
             case Window():
                 return self._window(node, op, indices, gate)
             case Reshape():
@@ -144,9 +144,8 @@ class Scalarize:
         for i, (before, after), n in zip(indices, pads, x.shape, strict=True):
             moved = ix.add(i, number(-before)) if before else i
             inner.append(moved)
-            low, high = ix.bounds(moved)
-            tests = ([ge(moved, number(0))] if before and low < 0 else []) + (
-                [lt(moved, number(n))] if after and high >= n else []
+            tests = ([ge(moved, number(0))] if before and not ix.at_least(moved, 0) else []) + (
+                [lt(moved, number(n))] if after and not ix.below(moved, n) else []
             )
             for test in tests:
                 inside = test if inside is None else and_(inside, test)
@@ -167,10 +166,9 @@ class Scalarize:
         inner: list[Node] = []
         for place, n in zip(known, x.shape, strict=False):
             assert place is not None
-            low, high = self.index.bounds(place)
             inner.append(
                 place
-                if low >= 0 and high < n
+                if self.index.at_least(place, 0) and self.index.below(place, n)
                 else where(and_(ge(place, number(0)), lt(place, number(n))), place, number(0))
             )
         return [(x, (*inner, *indices[rank:]), gate)], lambda values: values[0]

@@ -410,6 +410,9 @@ class _Kernel:
             return
         v = self._vector_range(places, ranges)
         rows = self._product_rows(places, ranges, v)
+        if v is not None and rows is not None and self.index.varies(self.index.affine(rows.src[0])[0]):
+            self._product_of_rows(places[0], [r for r in ranges if r is not v and r is not rows], v, rows)
+            return
         if v is not None and rows is not None:
             self._product(places, ranges, v, rows, split=split)
             return
@@ -691,12 +694,11 @@ class _Kernel:
 
     def _product_rows(self, places: list[_Place], ranges: list[Node], v: Node | None) -> Node | None:
         """The row range of a sum of products whose factors share no free range, if there is one."""
-        if v is None or len(places) != 1 or self.index.varies(self.index.affine(v.src[0])[0]):
+        if v is None or len(places) != 1:
             return None
         emitter = self.emitter
         for r in reversed(ranges):
-            extent = self.index.affine(r.src[0])[0]
-            if r is v or extent < 2 or self.index.varies(extent):
+            if r is v or self.index.affine(r.src[0])[0] < 2:
                 continue
             for n in walk((places[0].value,)):
                 if isinstance(n.op, Fold) and n.op.kind == "sum" and isinstance(n.src[0].op, Mul):
@@ -800,6 +802,48 @@ class _Kernel:
         emitter.loop(number(0), number(whole), ROW_BLOCK, (), rows_block)
         if left[1]:
             all_columns(number(0), number(0), left)
+
+    def _product_of_rows(self, place: _Place, batch: list[Node], v: Node, rows: Node) -> None:
+        """A product of as many rows as are known when it runs: blocks of tiles, then the rows left, one by one."""
+        emitter = self.emitter
+        lanes = emitter.lanes_of(place.value)
+        apart = self._epilogue(place, rows, v, lanes)
+        whole = emitter.whole(rows.src[0], ROWS)
+
+        def tiles(start: Node, stop: Node, count: int) -> None:
+            def run(counter: Node, carried: list[Node], instances: list[Instance]) -> list[Node]:
+                if apart is not None:
+                    self._finish_apart(apart, rows, v, lanes, counter, count, instances)
+                    return carried
+                for m, instance in itertools.product(range(count), instances):
+                    both = {**instance, rows: m}
+                    self._put_store(place.pointer, place.index, emitter.emit(place.value, both), both)
+                return carried
+
+            def columns(instances: list[Instance], _: int) -> None:
+                emitter.loop(
+                    start,
+                    stop,
+                    count,
+                    (),
+                    lambda counter, carried: run(counter, carried, instances),
+                    lambda f, c: (rows, Binding(f, c, count)),
+                )
+
+            def sheet(_: Node, carried: list[Node]) -> list[Node]:
+                self._vectors(v, lanes, COLUMNS, columns)
+                return carried
+
+            self._loops(batch, sheet)
+
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            level = len(emitter.frames) - 1
+            ahead = emitter.put(level, add(counter, number(ROW_BLOCK)))
+            tiles(counter, emitter.put(level, minimum(ahead, whole)), ROWS)
+            return carried
+
+        emitter.loop(number(0), whole, ROW_BLOCK, (), block)
+        tiles(whole, rows.src[0], 1)
 
     def _epilogue(self, place: _Place, rows: Node, v: Node, lanes: int) -> _Epilogue | None:
         """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""

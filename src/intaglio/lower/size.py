@@ -260,13 +260,13 @@ class SizedIndex(Index):
 
 
 def check_sizes(ast: Node, index: SizedIndex) -> None:
-    """Raise the least size to where all shapes of a kernel exist.
+    """Raise the least size to where all shapes of a kernel exist, and none is empty: a value may be had outside a loop.
 
     Raises: Unsized if an integer of the kernel is not linear in the size, or is no whole number of elements.
     """
     for node in toposort((ast,)):
         for extent in node.shape:
-            index.require(extent)
+            index.require(extent - 1 if index.varies(extent) else extent)
         op = node.op
         match op:
             case Shrink(bounds=bounds):

@@ -1,7 +1,7 @@
 """The nominal size: the number that stands in a program for a size that is known only when its kernels run.
 
-What is planned and lowered at the nominal size serves all sizes n: its integers are `fixed + times * NOMINAL`, and both
-parts can be read off again, as the integers of real kernels are far smaller.
+What is planned and lowered at the nominal size serves all sizes n: its integers are `fixed + times * NOMINAL`, strides
+also hold its square, and the parts can be read off again, as the integers of real kernels are far smaller.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ from typing import Final
 
 NOMINAL: Final = (1 << 40) + 15  # a prime: no size that does not depend on it divides it
 REACH: Final = 1 << 38  # what the fixed part of an integer stays below
-TIMES: Final = 1 << 22  # what the multiple of the size stays below
+TIMES: Final = 1 << 22  # what the multiples of the size and of its square stay below
 
 
 class UnsizedError(Exception):
     """What cannot be planned or lowered for all sizes at once: it is done for each."""
 
 
-def split(value: int) -> tuple[int, int] | None:
-    """(fixed, times) with value = fixed + times * NOMINAL, or None where there are none in their limits."""
-    times = (value + NOMINAL // 2) // NOMINAL
-    fixed = value - times * NOMINAL
-    return (fixed, times) if abs(fixed) < REACH and abs(times) < TIMES else None
+def split(value: int) -> tuple[int, int, int] | None:
+    """(fixed, times, squares) with value = fixed + times * NOMINAL + squares * NOMINAL**2.
+
+    None where there are none in their limits.
+    """
+    above = (value + NOMINAL // 2) // NOMINAL
+    squares = (above + NOMINAL // 2) // NOMINAL
+    fixed, times = value - above * NOMINAL, above - squares * NOMINAL
+    return (fixed, times, squares) if abs(fixed) < REACH and max(abs(times), abs(squares)) < TIMES else None
 
 
 def varies(value: int) -> bool:
-    """Whether an integer depends on the size: it is linear in it, or of a higher degree, and so past 64 bits."""
-    found = split(value)
-    return abs(value) > 1 << 63 if found is None else found[1] != 0
+    """Whether an integer depends on the size: by its parts, or past 64 bits as a higher power of it."""
+    parts = split(value)
+    return abs(value) > 1 << 63 if parts is None else parts[1:] != (0, 0)
 
 
 def at(value: int, n: int) -> int:

@@ -90,7 +90,7 @@ class Emitter:
         self.guard: int = 0  # the frame of the condition around: a load must not run where it does not hold
         self.pinned: int = 0  # ranges that a load of written memory depends on
         self.flops: int = 0
-        self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, its range, scratch)
+        self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, where it is kept)
         self._numbers: Final = itertools.count()
         self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
 
@@ -319,7 +319,7 @@ class Emitter:
             scalar = self._sum(constant, rest, instance)
             lanes = self._range(v, instance)
             level = self.level(self.mask(place))
-            return self.put(level, add(self.put(level, mul(lanes, number(step))), scalar)), None
+            return self.put(level, add(self.put(level, mul(lanes, self.index.number(step))), scalar)), None
         return self._sum(constant, terms, instance), None
 
     def _sum(self, constant: int, terms: Terms, instance: Instance, extra: tuple[Binding, int] | None = None) -> Node:
@@ -337,7 +337,9 @@ class Emitter:
             if not rest:
                 constant += self.index.times(shift, coefficient)
                 continue
-            parts.append((level, value if coefficient == 1 else self.put(level, mul(value, number(coefficient)))))
+            parts.append(
+                (level, value if coefficient == 1 else self.put(level, mul(value, self.index.number(coefficient))))
+            )
         if extra is not None:
             shift, rest = self.index.affine(extra[0].base)
             if rest:
@@ -346,12 +348,12 @@ class Emitter:
                 constant += shift
         parts.sort(key=lambda part: part[0])
         if not parts:
-            return number(constant)
+            return self.index.number(constant)
         level, total = parts[0]
         for inner, value in parts[1:]:
             level = max(level, inner)
             total = self.put(level, add(total, value))
-        return self.put(level, _plus(total, constant)) if constant else total
+        return self.put(level, add(total, self.index.number(constant))) if constant else total
 
     def _load(self, node: Node, op: Load, instance: Instance, level: int) -> Node:
         """A load: scalar, of neighbours, or gathered; masked by its gate and the loop's tail."""
@@ -426,8 +428,8 @@ class Emitter:
         level = len(self.frames) - 1
         kept = self.kept.get(body)
         if kept is not None:
-            value, along, scratch = kept
-            self.store(scratch, along, self.emit(value, instance), instance)
+            value, place, pointer = kept
+            self.store(pointer, place, self.emit(value, instance), instance)
         if kind == "sum" and isinstance(body.op, Mul) and body.dtype in (dtypes.float32, dtypes.float64):
             x, y = (self.emit(s, instance) for s in body.src)
             self.flops += 1
@@ -561,9 +563,9 @@ class Emitter:
             tail = self.tail(v, {})
             assert tail is not None
             for i, instance in enumerate(instances):
-                kept = carried[i * count]
-                taken = self.combine(kind, kept, body, instance)
-                following[i * count] = self.put(len(self.frames) - 1, where(tail, taken, kept))
+                total = carried[i * count]
+                taken = self.combine(kind, total, body, instance)
+                following[i * count] = self.put(len(self.frames) - 1, where(tail, taken, total))
             return following
 
         spans = [step * BLOCK] if kind == "sum" and body.dtype.is_float else []
@@ -576,7 +578,7 @@ class Emitter:
 
     def whole(self, extent: Node, unit: int) -> Node:
         """How far whole units reach into an extent that is known when the kernel runs."""
-        return self.put(0, mul(self.put(0, floor_div(extent, number(unit))), number(unit)))
+        return extent if unit == 1 else self.put(0, mul(self.put(0, floor_div(extent, number(unit))), number(unit)))
 
     def _levels(
         self,

@@ -37,6 +37,10 @@ class Index:
         """Whether an integer can be had as a constant."""
         return True
 
+    def number(self, value: int) -> Node:
+        """An integer as a node."""
+        return number(value)
+
     def times(self, a: int, b: int) -> int:
         """a * b."""
         return a * b
@@ -95,12 +99,12 @@ class Index:
         constant, terms = self._reunite(constant, terms)
         total: Node | None = None
         for term, coefficient in terms.items():
-            part = term if coefficient == 1 else mul(term, number(coefficient))
+            part = term if coefficient == 1 else mul(term, self.number(coefficient))
             total = part if total is None else add(total, part)
         if total is None:
-            return number(constant)
+            return self.number(constant)
         if constant:
-            total = add(total, number(constant))
+            total = add(total, self.number(constant))
         self._affine[total] = constant, terms
         return total
 
@@ -188,7 +192,7 @@ class Index:
         if known is not None:
             return self.build(*_join(whole, (known, {}), 1))
         both = self._nested(rest, d) if isinstance(rest.op, FloorDiv) else None
-        quotient = self.div(rest.src[0], both) if both is not None else floor_div(rest, number(d))
+        quotient = self.div(rest.src[0], both) if both is not None else floor_div(rest, self.number(d))
         return self.build(*_join(whole, self.affine(quotient), 1))
 
     def mod(self, x: Node, d: int) -> Node:
@@ -198,8 +202,8 @@ class Index:
         _, rest = self._split(x, d)
         known = self.quotient(rest, d)
         if known is not None:
-            return self.add(rest, number(self.times(-known, d)))
-        return mod(rest, number(d))
+            return self.add(rest, self.number(self.times(-known, d)))
+        return mod(rest, self.number(d))
 
     def _nested(self, inner: Node, d: int) -> int | None:
         """The divisor that stands for dividing first as `inner` does, then by d."""

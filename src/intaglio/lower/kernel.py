@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import dtypes
+from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
@@ -475,15 +475,34 @@ class _Kernel:
                 if twin not in needed:
                     continue
                 cost = sum(isinstance(n.op, Elementwise) for n in walk((node,)) if emitter.mask(n) & emitter.bit(r))
-                if cost < HEAVY or extent[0] * node.dtype.itemsize > SCRATCH:
+                row = self._row(places, fold, node.dtype, v, extent[0]) if cost >= HEAVY else None
+                if row is None:
                     break
-                scratch = make(Local(next(self.axes), node.dtype, extent[0]))
-                made = substitute([p.value for p in places], {twin: load(scratch, v)})
+                pointer, place, epoch = row
+                made = substitute([p.value for p in places], {twin: load(pointer, place, epoch=epoch)})
                 if fold not in toposort(made, enter=lambda n: not isinstance(n.op, Fold)):
                     break
-                emitter.kept[body] = node, r, scratch
+                emitter.kept[body] = node, substitute((place,), {v: r})[0], pointer
                 return [_Place(p.pointer, p.index, value) for p, value in zip(places, made, strict=True)]
         return places
+
+    def _row(
+        self, places: list[_Place], fold: Node, dtype: DType, v: Node, extent: int
+    ) -> tuple[Node, Node, int] | None:
+        """Where the values of a fold's row are kept: (pointer, index, epoch of its loads).
+
+        That is scratch, or the row that is stored to in the end, where the length of a row is known when it runs.
+        """
+        if extent * dtype.itemsize <= SCRATCH:
+            return make(Local(next(self.axes), dtype, extent)), v, 0
+        place = places[0]
+        own = place.pointer.op
+        if not self.index.varies(extent) or len(places) > 1 or not isinstance(own, Param) or own.of is not dtype:
+            return None
+        emitter = self.emitter
+        rows = emitter.mask(place.index) & ~emitter.bit(v)
+        read = any(isinstance(n.op, Param) and n.op.group == own.group for n in walk((place.value,)))
+        return None if read or rows & ~emitter.mask(fold) else (place.pointer, place.index, self.statement)
 
     def _turned(self, places: list[_Place], outer: list[Node], v: Node | None, extents: dict[Node, int]) -> Node | None:
         """The range along which loads that lie far apart along the vector range are of neighbours: a transposition."""
@@ -804,7 +823,7 @@ class _Kernel:
             all_columns(number(0), number(0), left)
 
     def _product_of_rows(self, place: _Place, batch: list[Node], v: Node, rows: Node) -> None:
-        """A product of as many rows as are known when it runs: blocks of tiles, then the rows left, one by one."""
+        """A product whose number of rows is known when it runs: blocks of tiles, smaller tiles for the rows left."""
         emitter = self.emitter
         lanes = emitter.lanes_of(place.value)
         apart = self._epilogue(place, rows, v, lanes)
@@ -843,7 +862,12 @@ class _Kernel:
             return carried
 
         emitter.loop(number(0), whole, ROW_BLOCK, (), block)
-        tiles(whole, rows.src[0], 1)
+        height = ROWS
+        while height > 1:
+            height //= 2
+            following = emitter.whole(rows.src[0], height)
+            tiles(whole, following, height)
+            whole = following
 
     def _epilogue(self, place: _Place, rows: Node, v: Node, lanes: int) -> _Epilogue | None:
         """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.size import NOMINAL, REACH, TIMES, UnsizedError, split
-from intaglio.ir.node import Node, make, substitute, toposort
+from intaglio.ir.node import Node, make, substitute, toposort, walk
 from intaglio.lower.index import FAR, Index, Terms, number
-from intaglio.ops.elementwise import FloorDiv, Mod, add, mul
+from intaglio.ops.elementwise import Add, FloorDiv, Mod, Mul, add, mul
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Arg, Const, Window
 from intaglio.ops.movement import Pad, Shrink
@@ -39,29 +39,36 @@ class SizedIndex(Index):
     def varies(self, value: int) -> bool:
         """Whether an integer depends on the size."""
         parts = split(value)
-        return parts is None or parts[1] != 0
+        return parts is None or parts[1:] != (0, 0)
 
     def fits(self, value: int) -> bool:
         """Whether an integer is linear in the size."""
-        return split(value) is not None
+        parts = split(value)
+        return parts is not None and not parts[2]
+
+    def number(self, value: int) -> Node:
+        """An integer as a node: one with a square of the size is a product."""
+        fixed, times, squares = split(value) or (0, 0, 0)
+        if not squares:
+            return number(value)
+        product = mul(number(NOMINAL), number(times + squares * NOMINAL))
+        return add(product, number(fixed)) if fixed else product
 
     def times(self, a: int, b: int) -> int:
         """a * b.
 
-        Raises: UnsizedError if the product is not linear in the size.
+        Raises: UnsizedError if the product is more than quadratic in the size.
         """
         if not a or not b:
             return 0
-        x, y = split(a), split(b)
-        if x is not None and y is not None:
-            fixed, once, twice = x[0] * y[0], x[0] * y[1] + x[1] * y[0], x[1] * y[1]
-            if abs(fixed) < REACH and abs(once) < TIMES and not twice:
-                return a * b
+        fixed, *multiples = _product(self._form(a), self._form(b))
+        if abs(fixed) < REACH and len(multiples) < 3 and all(abs(m) < TIMES for m in multiples):
+            return a * b
         raise UnsizedError(f"{a} * {b}")
 
     def spelled(self, value: int) -> str:
         """An extent in a kernel's name."""
-        fixed, times = split(value) or (0, 1)
+        fixed, times, _ = split(value) or (0, 1, 0)
         if not times:
             return str(value)
         return ("" if times == 1 else str(times)) + "n" + (f"p{fixed}" if fixed > 0 else f"m{-fixed}" if fixed else "")
@@ -69,8 +76,8 @@ class SizedIndex(Index):
     def settled(self, value: Node) -> Node:
         """A value with which no rule may calculate at the nominal size."""
         if isinstance(value.op, Const) and value.dtype is dtypes.int64:
-            fixed, times = split(int(value.op.value)) or (0, 0)
-            if times:
+            fixed, times, squares = split(int(value.op.value)) or (0, 0, 0)
+            if times and not squares:
                 return _linear(self.size, fixed, times)
         return value
 
@@ -79,10 +86,10 @@ class SizedIndex(Index):
     def build(self, constant: int, terms: Terms) -> Node:
         """The node of an affine form.
 
-        Raises: UnsizedError if a coefficient is not linear in the size.
+        Raises: UnsizedError if a coefficient is more than quadratic in the size.
         """
-        if not self.fits(constant) or not all(self.fits(c) for c in terms.values()):
-            raise UnsizedError("an index is not linear in the size")
+        if split(constant) is None or any(split(c) is None for c in terms.values()):
+            raise UnsizedError("an index is more than quadratic in the size")
         return super().build(constant, terms)
 
     def _literal(self, node: Node) -> tuple[int, Terms]:
@@ -91,16 +98,16 @@ class SizedIndex(Index):
         return form if self.fits(form[0]) else (0, {node: 1})
 
     def _combined(self, node: Node, left: tuple[int, Terms], right: tuple[int, Terms]) -> tuple[int, Terms]:
-        """The form of a sum or product; one that is not linear in the size is taken as it is."""
+        """The form of a sum or product; one that is more than quadratic in the size is taken as it is."""
         try:
             constant, terms = super()._combined(node, left, right)
         except UnsizedError:
             return 0, {node: 1}
-        linear = self.fits(constant) and all(self.fits(c) for c in terms.values())
-        return (constant, terms) if linear else (0, {node: 1})
+        known = split(constant) is not None and all(split(c) is not None for c in terms.values())
+        return (constant, terms) if known else (0, {node: 1})
 
     def _reunite(self, constant: int, terms: Terms) -> tuple[int, Terms]:
-        """Merge a quotient and the remainder of one division, where the result is linear in the size."""
+        """Merge a quotient and the remainder of one division, where the result is at most quadratic in the size."""
         try:
             return super()._reunite(constant, terms)
         except UnsizedError:
@@ -117,20 +124,16 @@ class SizedIndex(Index):
     def _exact(self, c: int, d: int) -> int | None:
         """c / d, if it is an integer at every size."""
         quotient, rest = divmod(c, d)
-        if rest:
+        if rest or split(quotient) is None:
             return None
-        (a, b), (e, f) = self._parts(c), self._parts(d)
-        if f:
-            return quotient if not self.varies(quotient) and (a, b) == (quotient * e, quotient * f) else None
-        return quotient if a % e == 0 and b % e == 0 else None
+        return quotient if _product(self._form(quotient), self._form(d)) == self._form(c) else None
 
     def _floor(self, c: int, d: int) -> int:
         """A quotient of c by d that leaves a small rest at most sizes."""
-        (a, b), (e, f) = self._parts(c), self._parts(d)
-        return c // d if f else a // e + b // e * NOMINAL
+        return c // d if self.varies(d) else _at(tuple(part // d for part in self._form(c)), NOMINAL)
 
     def _nested(self, inner: Node, d: int) -> int | None:
-        """The divisor of both divisions, if it is linear in the size and neither divisor can be 0 or less."""
+        """The divisor of both divisions, if it is a polynomial and neither divisor can be 0 or less."""
         width, terms = self.affine(inner.src[1])
         if terms or not self._holds(_less(self._form(width), (1,))) or not self._holds(_less(self._form(d), (1,))):
             return None
@@ -180,8 +183,8 @@ class SizedIndex(Index):
 
         Raises: UnsizedError if it is negative at every size from some on.
         """
-        fixed, times = self._parts(value)
-        if times < 0 or (not times and fixed < 0):
+        fixed, times, squares = self._parts(value)
+        if squares or times < 0 or (not times and fixed < 0):
             raise UnsizedError(f"an extent is {self.spelled(value)}")
         if times:
             self.least = max(self.least, -(fixed // times))
@@ -190,11 +193,11 @@ class SizedIndex(Index):
         """Whether a polynomial is never negative from the least size on."""
         return _is_never_negative(form, self.least)
 
-    def _parts(self, value: int) -> tuple[int, int]:
-        """The fixed part of an integer, and the multiple of the size."""
+    def _parts(self, value: int) -> tuple[int, int, int]:
+        """The fixed part of an integer, and the multiples of the size and its square."""
         parts = split(value)
         if parts is None:
-            raise UnsizedError(f"{value} is not linear in the size")
+            raise UnsizedError(f"{value} is more than quadratic in the size")
         return parts
 
     def _form(self, value: int) -> Form:
@@ -258,7 +261,7 @@ class SizedIndex(Index):
 def check_sizes(ast: Node, index: SizedIndex) -> None:
     """Raise the least size to where all shapes of a kernel exist, and none is empty: a value may be had outside a loop.
 
-    Raises: UnsizedError if an integer of the kernel is not linear in the size, or is no whole number of elements.
+    Raises: UnsizedError if an extent is not linear in the size, or a stride is no whole number of elements.
     """
     for node in toposort((ast,)):
         for extent in node.shape:
@@ -284,19 +287,20 @@ def with_argument(code: list[Node], index: SizedIndex) -> list[Node]:
     """Instructions with the size's argument in place of the nominal size, what depends on it alone first."""
     found: dict[Node, Node] = {}
     for node in _constants(code):
-        settled = index.settled(node)
-        if settled is not node:
-            found[node] = settled
+        (made,) = substitute((node,), {c: index.settled(c) for c in walk((node,)) if isinstance(c.op, Const)})
+        if made is not node:
+            found[node] = made
     first = [n for n in toposort(found.values()) if n.src]
     own = set(first)
     return first + [n for n in substitute(code, found) if n not in own]
 
 
 def _constants(code: list[Node]) -> Iterator[Node]:
-    """The constants among the inputs of instructions."""
+    """What the inputs of instructions have in constants, and in products of constants that are no instructions."""
+    placed = set(code)
     for node in code:
         for source in node.src:
-            if isinstance(source.op, Const):
+            if isinstance(source.op, Const) or (isinstance(source.op, (Add, Mul)) and source not in placed):
                 yield source
 
 

@@ -131,9 +131,9 @@ def is_uniform(key: Key) -> bool:
     """Whether a key at the nominal size means the same at all sizes: extents grow with it, elements stay aligned."""
     for view in _views(key):
         places = [split(place) for place in (view.offset, *view.strides)]
-        if any(place is None or place[1] % view.dtype.itemsize for place in places):
+        if any(parts is None or any(part % view.dtype.itemsize for part in parts[1:]) for parts in places):
             return False
-        if any(extent is None or extent[1] < 0 for extent in map(split, view.shape)):
+        if any(parts is None or parts[1] < 0 or parts[2] for parts in map(split, view.shape)):
             return False
     return True
 

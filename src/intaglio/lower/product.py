@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     Across = Callable[[Body], None]  # runs a tile over columns
 
 SHARED: Final = 32 * CHUNK  # multiplications from which threads share a product
-PACKED_ROWS: Final = 48  # rows from which a copy of the columns pays
+PACKED_ROWS: Final = 96  # rows from which a copy of the columns pays, if a cache holds them
+FAR_ROWS: Final = 16  # rows from which it pays if none does
 PACK: Final = 1 << 19  # bytes of packed columns at most: they lie on the stack
 HEAVY: Final = 12  # operations from which what is made of a product is computed apart
 WIDEST: Final = 8  # vectors of a tile's row at most
@@ -122,7 +123,7 @@ class Product:
         wide = [r for r in others if not self._rows_know(r)]
         sheets = [r for r in others if r not in wide]
         if split and not wide:
-            self.pack = self._packed()
+            self.pack = self._packed(sheets)
         if self.pack is not None:
             value = substitute((self.place.value,), {self.pack.factor: load(self.pack.scratch, self.pack.index)})[0]
             self.place = Place(self.place.pointer, self.place.index, value)
@@ -161,15 +162,20 @@ class Product:
         factors = [s for fold in self.folds for s in fold.src[0].src]
         return any(emitter.mask(s) & row and emitter.mask(s) & bit for s in factors)
 
-    def _packed(self) -> _Pack | None:
-        """Columns in scratch, if they are many for the first cache and used by many rows."""
-        if len(self.folds) != 1 or self.height < PACKED_ROWS:
+    def _packed(self, sheets: list[Node]) -> _Pack | None:
+        """Columns in scratch, if they are many for the second cache and used by many rows."""
+        if len(self.folds) != 1:
             return None
         (fold,) = self.folds
         column = self.emitter.bit(self.column)
         (factor,) = (s for s in fold.src[0].src if self.emitter.mask(s) & column)
         line = self.depth * factor.dtype.itemsize
-        if self.width <= self.panel or self.width * line <= self.target.level1 or self.panel * line > PACK:
+        total = self.width * line
+        for r in sheets:
+            total *= self.loops.extent(r)
+        rows = FAR_ROWS if self.width * line > 2 * self.target.level2 else PACKED_ROWS
+        near = total <= self.target.level2 // 4
+        if near or self.height < rows or self.width <= self.panel or self.panel * line > PACK:
             return None
         columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
         share = max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))  # for threads to share

@@ -35,6 +35,8 @@ TILE: Final = 16  # elements of a line of memory: the height of a transposition'
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
+SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
+LONG: Final = 60  # nodes from which an expression is computed for one vector at a time
 EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 
 
@@ -373,8 +375,7 @@ class _Kernel:
                 finish([{}], 0)
             else:
                 lanes = min(self.emitter.lanes_of(p.value) for p in places)
-                unroll = UNROLL if _node_count(places) < 60 else 1
-                self.loops.vectors(v, lanes, unroll, finish)
+                self.loops.vectors(v, lanes, self._unroll(places, v, work), finish)
             return carried
 
         turned = self._turned(places, outer, v, extents)
@@ -487,12 +488,24 @@ class _Kernel:
         """The outermost loop in chunks of equal length, for threads to share."""
         emitter = self.emitter
         lanes = min(emitter.lanes_of(p.value) for p in places) if first is v else 1
-        unit = lanes * UNROLL if first is v else 1
-        begin, end = self.loops.chunk(extent, work, unit)
+        unroll = self._unroll(places, first, work) if first is v else 1
+        while extent < lanes * unroll:
+            unroll //= 2
+        begin, end = self.loops.chunk(extent, work, lanes * unroll)
         if first is not v:
             self.loops.nest(outer, innermost, begin, end)
             return
-        self.loops.vectors_between(first, begin, end, lanes, UNROLL, finish)
+        self.loops.vectors_between(first, begin, end, lanes, unroll, finish)
+
+    def _unroll(self, places: list[Place], v: Node, work: int) -> int:
+        """How many vectors at once: many in sums of rows out of memory, of which each turn then reads a long piece."""
+        size = _node_count(places)
+        bit = self.emitter.bit(v)
+        rows = any(isinstance(n.op, Fold) and self.emitter.mask(n) & bit for p in places for n in walk((p.value,)))
+        far = work * places[0].value.dtype.itemsize > 2 * self.target.level2
+        if rows and far and size < SHORT and len(places) == 1:
+            return self.target.vector_registers // 2
+        return UNROLL if size < LONG else 1
 
     # -- choices
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SHARED: Final = 32 * CHUNK  # multiplications from which threads share a product
 PACKED_ROWS: Final = 96  # rows from which a copy of the columns pays, if a cache holds them
-FAR_ROWS: Final = 16  # rows from which it pays if none does
+FAR_ROWS: Final = 7  # rows from which it pays if none does
 PACK: Final = 1 << 19  # bytes of packed columns at most: they lie on the stack
 HEAVY: Final = 12  # operations from which what is made of a product is computed apart
 WIDEST: Final = 8  # vectors of a tile's row at most

@@ -144,6 +144,17 @@ def test_workers_share_a_long_kernel() -> None:
         assert len(ran) == 2
 
 
+def test_without_more_threads_a_kernel_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        pool = Pool()
+        assert agrees(pool, counting(), 10, seed=6)
+    assert agrees(pool, counting(), 10, seed=7)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_after_fork_starts_its_own_threads() -> None:
     pool, kernel = Pool(), counting()

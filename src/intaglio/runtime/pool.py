@@ -174,6 +174,7 @@ class Pool:
     """Worker threads, started at the first kernel that needs them. A child after fork starts its own."""
 
     def __init__(self) -> None:
+        self._closed: bool = False
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
         atexit.register(self._close)
@@ -183,6 +184,7 @@ class Pool:
         self._pages, self._state = anonymous((3 + WORKERS) * LINE)
         self._words: memoryview[int] = memoryview(self._pages).cast("q")
         self._gates: list[SimpleQueue[None]] = []
+        self._inside: set[int] = set()  # workers that are in native code, or about to be
         self._job: int = 0
         self._busy: threading.Lock = threading.Lock()
 
@@ -193,14 +195,13 @@ class Pool:
             SIGNATURE(kernel)(slots, 0, chunks)
             return
         try:
-            self._share(_native(compiler), kernel, slots, chunks, helpers)
+            native = _native(compiler)
+            self._share(native, kernel, slots, chunks, self._start(native, helpers))
         finally:
             self._busy.release()
 
     def _share(self, native: _Native, kernel: int, slots: int, chunks: int, helpers: int) -> None:
         """Post a kernel, wake the workers that sleep, take chunks, and return when the last one is done."""
-        while len(self._gates) < helpers:
-            self._start(native)
         self._job += 1
         interrupt: BaseException | None = None
         rest = chunks
@@ -222,24 +223,33 @@ class Pool:
             if not self._words[(3 + worker) * LINE // 8] and gate.empty():
                 gate.put(None)
 
-    def _start(self, native: _Native) -> None:
-        """One more worker."""
-        gate: SimpleQueue[None] = SimpleQueue()
-        state, worker = self._state, len(self._gates)
+    def _start(self, native: _Native, helpers: int) -> int:
+        """Have as many workers as are wanted, or as can be had; gives how many."""
+        try:
+            while len(self._gates) < helpers:
+                gate: SimpleQueue[None] = SimpleQueue()
+                arguments = native, self._state, len(self._gates), gate, self._inside
+                threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True).start()
+                self._gates.append(gate)
+        except RuntimeError:  # the system, or an interpreter that ends, lets no thread start
+            return len(self._gates)
+        return helpers
 
-        def serve() -> None:
-            while True:
-                gate.get()
+    def _serve(self, native: _Native, state: int, worker: int, gate: SimpleQueue[None], inside: set[int]) -> None:
+        """One worker."""
+        while True:
+            gate.get()
+            inside.add(worker)
+            if not self._closed:  # asked after the line above: `_close` waits for who is inside
                 native.serve(state, worker)
-
-        threading.Thread(target=serve, name="intaglio", daemon=True).start()
-        self._gates.append(gate)
+            inside.discard(worker)
 
     def _close(self) -> None:
-        """Let no worker be in native code when the interpreter goes, with the pages that they read."""
+        """Let no worker be in native code when the interpreter ends and its pages go."""
         self._busy.acquire(timeout=1)  # kept: what is run from now on is run alone
+        self._closed = True
         deadline = time.monotonic() + 1
-        while any(self._words[(3 + k) * LINE // 8] for k in range(len(self._gates))) and time.monotonic() < deadline:
+        while self._inside and time.monotonic() < deadline:
             time.sleep(1e-4)
 
 

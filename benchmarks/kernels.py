@@ -66,7 +66,19 @@ LINES = [
     Line("exp", [SQUARE], lambda x: x.exp(), np.exp),
     Line("softmax", [SQUARE], softmax, numpy_softmax),
     Line("running sum of rows", [SQUARE], lambda x: x.cumsum(axis=1), lambda x: x.cumsum(axis=1)),
-    *(Line(f"x @ y, {n}", [(n, n), (n, n)], lambda x, y: x @ y, lambda x, y: x @ y) for n in (64, 128, 256, 512, 1024)),
+    *(
+        Line(f"x @ y, {n}", [(n, n), (n, n)], lambda x, y: x @ y, lambda x, y: x @ y)
+        for n in (64, 128, 256, 512, 1000, 1024)
+    ),
+    Line("x @ y, 64 of 128", [(64, 128, 128), (64, 128, 128)], lambda x, y: x @ y, lambda x, y: x @ y),
+    Line(
+        "x @ y + z, 128x768x3072",
+        [(128, 768), (768, 3072), (3072,)],
+        lambda x, y, z: x @ y + z,
+        lambda x, y, z: x @ y + z,
+    ),
+    Line("x @ y, 8x1024x4096", [(8, 1024), (1024, 4096)], lambda x, y: x @ y, lambda x, y: x @ y),
+    Line("x @ y, 1x4096x4096", [(1, 4096), (4096, 4096)], lambda x, y: x @ y, lambda x, y: x @ y),
     Line("x @ y.T, 128x768x768", [(128, 768), (768, 768)], lambda x, y: x @ y.T, lambda x, y: x @ y.T),
     Line("x @ y, 1024x1024x1", [SQUARE, (1024,)], lambda x, y: x @ y, lambda x, y: x @ y),
 ]

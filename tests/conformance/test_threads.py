@@ -1,13 +1,90 @@
-"""The number of threads changes no bit."""
+"""The number of threads changes no bit; every chunk runs once, whatever happens around it."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from intaglio import Context, Tensor
-from intaglio.runtime.pool import Pool
+from intaglio.runtime.compiler import Compiler
+from intaglio.runtime.pool import SIGNATURE, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNT = """
+define void @count(ptr %seen, i64 %begin, i64 %end) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [%begin, %entry], [%j, %loop]
+  %place = getelementptr i64, ptr %seen, i64 %i
+  %before = atomicrmw add ptr %place, i64 1 monotonic
+  %j = add i64 %i, 1
+  %more = icmp slt i64 %j, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+TURNS = 500_000
+SLOW = f"""
+define void @slow(ptr %seen, i64 %begin, i64 %end) {{
+entry:
+  %place = getelementptr i64, ptr %seen, i64 %begin
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%j, %loop]
+  %before = atomicrmw add ptr %place, i64 1 monotonic
+  %j = add i64 %i, 1
+  %more = icmp slt i64 %j, {TURNS}
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+"""
+COMPILER = Compiler(None)
+MOST = 64
+
+
+def counting() -> int:
+    """A kernel that counts how often each of its chunks runs."""
+    return COMPILER.load(COUNT, "count")[0]
+
+
+def agrees(pool: Pool, kernel: int, jobs: int, seed: int) -> bool:
+    """Whether each chunk of some jobs, of random sizes, ran once by the time that its job was done."""
+    draw = np.random.default_rng(seed)
+    seen, expected = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    for _ in range(jobs):
+        chunks, threads = int(draw.integers(1, MOST)), int(draw.integers(1, 6))
+        pool.run(COMPILER, kernel, seen.ctypes.data, chunks, threads)
+        expected[:chunks] += 1
+        if not np.array_equal(seen, expected):
+            return False
+    return True
+
+
+def called(work: Callable[[int], None]) -> ctypes._CFunctionType:
+    """A kernel that is a Python function of the chunk."""
+    return SIGNATURE(lambda _, begin, end: [work(chunk) for chunk in range(begin, end)] and None)
+
+
+def forever(work: Callable[[], None], delay: float) -> None:
+    """Work until the alarm, which comes after a delay."""
+    signal.setitimer(signal.ITIMER_REAL, delay)
+    while True:
+        work()
 
 
 def results(x: Tensor, y: Tensor) -> list[np.ndarray]:
@@ -34,19 +111,87 @@ def test_one_thread_and_three_give_the_same_bits() -> None:
 
 
 def test_every_chunk_runs_once() -> None:
+    assert agrees(Pool(), counting(), 3000, seed=0)
+
+
+def test_kernels_of_several_python_threads_do_not_meet() -> None:
+    pool, kernel = Pool(), counting()
+    agreed: list[bool] = []
+    threads = [threading.Thread(target=lambda k=k: agreed.append(agrees(pool, kernel, 500, k))) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert agreed == [True] * 4
+
+
+def test_workers_share_a_long_kernel() -> None:
+    ran: set[int] = set()
+    both = threading.Barrier(2, timeout=30)
+
+    def work(_: int) -> None:
+        ran.add(threading.get_ident())
+        both.wait()
+
+    kernel = called(work)
+    address = ctypes.cast(kernel, ctypes.c_void_p).value
+    assert address is not None
     pool = Pool()
-    for _ in range(200):
-        seen: list[int] = []
-        pool.run(seen.append, 37, 4)
-        assert sorted(seen) == list(range(37))
+    for pause in (0.0, 0.05):  # awake, then asleep
+        time.sleep(pause)
+        ran.clear()
+        pool.run(COMPILER, address, 0, 2, 2)
+        assert len(ran) == 2
 
 
+def test_without_more_threads_a_kernel_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        pool = Pool()
+        assert agrees(pool, counting(), 10, seed=6)
+    assert agrees(pool, counting(), 10, seed=7)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_after_fork_starts_its_own_threads() -> None:
-    pool = Pool()
-    pool.run(lambda _: None, 8, 3)
+    pool, kernel = Pool(), counting()
+    assert agrees(pool, kernel, 10, seed=1)
     child = os.fork()
     if child == 0:
-        seen: list[int] = []
-        pool.run(seen.append, 8, 3)
-        os._exit(0 if sorted(seen) == list(range(8)) else 1)
+        os._exit(0 if agrees(pool, kernel, 10, seed=2) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert agrees(pool, kernel, 10, seed=3)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_an_interrupt_waits_for_the_chunks() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    pool, kernel = Pool(), COMPILER.load(SLOW, "slow")[0]
+    assert agrees(pool, counting(), 10, seed=4)
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for delay in (0.0001, 0.001, 0.01, 0.03):
+            seen = np.zeros(MOST, np.int64)
+            with pytest.raises(KeyboardInterrupt):
+                forever(partial(pool.run, COMPILER, kernel, seen.ctypes.data, 4, 2), delay)
+            assert (seen[:4] % TURNS == 0).all()
+            assert len(set(seen[:4].tolist())) == 1
+            assert agrees(pool, counting(), 10, seed=5)
+    finally:
+        signal.signal(signal.SIGALRM, old)
+
+
+def test_the_interpreter_ends_while_workers_are_awake() -> None:
+    program = (
+        "from intaglio import Context, Tensor\n"
+        "with Context(threads=3):\n"
+        "    x = Tensor.ones(1 << 20).realize()\n"
+        "    (x * 2 + 1).realize()\n"
+    )
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

@@ -18,6 +18,11 @@ class Target:
     level3: int = 16 << 20
 
     @property
+    def vector_registers(self) -> int:
+        """How many vectors are held at once."""
+        return 32 if self.vector_bytes == 64 or "neon" in self.features else 16
+
+    @property
     def has_fma(self) -> bool:
         """Whether a fused multiply-add is one instruction."""
         return "fma" in self.features or "neon" in self.features

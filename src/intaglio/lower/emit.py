@@ -387,6 +387,7 @@ class Emitter:
         """A reduction, for all instances of the ranges that it depends on at once."""
         mask = self.mask(node)
         free = [r for r, b in self.bound.items() if self.bits[r] & mask and b.instances > 1]
+        free.sort(key=lambda r: self.bound[r].lanes)  # vectors change fastest: a number is spread, used and forgotten
         instances: list[Instance] = [
             dict(zip(free, p, strict=True)) for p in product(*(range(self.bound[r].instances) for r in free))
         ]

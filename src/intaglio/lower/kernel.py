@@ -12,11 +12,13 @@ from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
+from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
+from intaglio.lower.product import Product, row_range
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
-from intaglio.ops.elementwise import Elementwise, Mul, add, and_, eq, ge, lt, minimum, mul
-from intaglio.ops.loop import STORE, Block, Chunk, For, Linear, Range, Sink, Store, StoreAt, Switch
+from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
+from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Load, Local, Param, Window, load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Fold, Scan
@@ -29,15 +31,13 @@ if TYPE_CHECKING:
 
     from intaglio.core.target import Target
 
-CHUNK: Final = 1 << 18  # elements of work in a chunk at least: taking one costs a thread some microseconds
-ROWS: Final = 8  # rows of a product's tile
-COLUMNS: Final = 2  # vectors of a product's tile
-ROW_BLOCK: Final = 96  # rows of a product that stay in cache while the columns pass
 PANEL: Final = 32  # columns of a packed factor that lie together
 TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
+SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
+LONG: Final = 60  # nodes from which an expression is computed for one vector at a time
 EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 
 
@@ -71,26 +71,6 @@ def lower(ast: Node, target: Target, size_slot: int | None = None) -> Lowered:
     return replace(lowered, linear=linear, least=index.least)
 
 
-@dataclass(slots=True)
-class _Place:
-    """One store of a nest: where, what, and the ranges of its axes."""
-
-    pointer: Node
-    index: Node
-    value: Node
-
-
-@dataclass(frozen=True, slots=True)
-class _Epilogue:
-    """The store of a product whose values are computed apart: its fold, the scratch, the ranges in which it is read."""
-
-    fold: Node
-    scratch: Node
-    row: Node
-    corner: Node
-    place: _Place
-
-
 class _Kernel:
     """One kernel being lowered."""
 
@@ -99,6 +79,7 @@ class _Kernel:
         self.target: Final = target
         self.index: Final = index
         self.emitter: Final = Emitter(index, target)
+        self.loops: Final = Loops(self.emitter)
         self.axes: Final = itertools.count()
         self.written: Final = {
             _group(n.src[0]) for n in walk((ast,)) if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2
@@ -108,7 +89,6 @@ class _Kernel:
         self.folds: bool = False
         self.kind: str = "E"
         self.sizes: list[int] = []
-        self.chunks: int = 1
 
     def run(self) -> Lowered:
         """Lower every statement."""
@@ -122,7 +102,7 @@ class _Kernel:
         )
         linear = make(Linear(name), *self.emitter.frames[0].code)
         flops = sum(_work(n) for n in walk(statements) if not n.op.__class__.__name__.startswith("For"))
-        return Lowered(linear, name, self.chunks, self.chunks > 1, flops)
+        return Lowered(linear, name, self.loops.chunks, self.loops.chunks > 1, flops)
 
     def _grouped(self, statements: Sequence[Node]) -> list[list[Node]]:
         """Adjacent stores of one shape that do not read what the others write share a loop nest."""
@@ -233,7 +213,7 @@ class _Kernel:
             condition = emitter.emit(inside, {}) if inside is not None else None
 
             def inner() -> None:
-                self._nest([_Place(pointer, index, result)], own[rank:], split=False)
+                self._nest([Place(pointer, index, result)], own[rank:], split=False)
 
             if condition is None:
                 inner()
@@ -241,30 +221,9 @@ class _Kernel:
                 emitter.when(condition, inner)
             return carried
 
-        self._loops(list(lead), body)
+        self.loops.nest(list(lead), body)
         for r in lead:
             emitter.pinned &= ~emitter.bit(r)
-
-    def _loops(
-        self,
-        ranges: list[Node],
-        body: Callable[[Node, list[Node]], Sequence[Node]],
-        start: Node | None = None,
-        stop: Node | None = None,
-    ) -> None:
-        """Plain nested loops; `start` and `stop` bound the outermost."""
-        if not ranges:
-            body(number(0), [])
-            return
-        r = ranges[0]
-        self.emitter.loop(
-            number(0) if start is None else start,
-            r.src[0] if stop is None else stop,
-            1,
-            (),
-            (lambda c, k: body(c, k)) if len(ranges) == 1 else (lambda _, k: (self._loops(ranges[1:], body), k)[1]),
-            lambda frame, counter: (r, Binding(frame, counter)),
-        )
 
     def _scan(self, node: Node, op: Scan) -> None:
         """A running reduction: the axis in order, the others around it."""
@@ -294,7 +253,7 @@ class _Kernel:
             def step(_: Node, carried: list[Node]) -> list[Node]:
                 following = [emitter.combine(op.kind, acc, body, i) for acc, i in zip(carried, instances, strict=True)]
                 for total, instance in zip(following, instances, strict=True):
-                    self._put_store(pointer, index, total, instance)
+                    self.emitter.store(pointer, index, total, instance)
                 return following
 
             emitter.loop(
@@ -305,10 +264,10 @@ class _Kernel:
             if v is None:
                 chain([{}], 0)
             else:
-                self._vectors(v, emitter.lanes_of(body), UNROLL, chain)
+                self.loops.vectors(v, emitter.lanes_of(body), UNROLL, chain)
             return carried
 
-        self._loops([r for r in around if r is not v], innermost)
+        self.loops.nest([r for r in around if r is not v], innermost)
         emitter.pinned &= ~emitter.bit(along)
 
     # -- stores
@@ -331,23 +290,23 @@ class _Kernel:
         shape = group[0].src[0].shape
         merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
         least = self.index.least
-        best: tuple[list[_Place], list[Node]] | None = None
+        best: tuple[list[Place], list[Node]] | None = None
         for extents in merged:
             self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
             position = self.index.flatten(tuple(own), extents)
             indices = self.index.unflatten(position, shape)
-            places: list[_Place] = []
+            places: list[Place] = []
             for node in group:
                 pointer, index = self._target(node.src[0], indices, scalar)
-                places.append(_Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
+                places.append(Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
             best = places, own
             roots = [p.index for p in places] + [p.value for p in places]
             if extents is merged[-1] or not any(has_division(roots, r) for r in own):
                 break
         assert best is not None
-        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL and not self.index.varies(shape[-1]):
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
             best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
@@ -369,8 +328,8 @@ class _Kernel:
             del self.emitter.bound[r]
 
     def _in_panels(
-        self, group: list[Node], shape: tuple[int, ...], best: tuple[list[_Place], list[Node]]
-    ) -> tuple[list[_Place], list[Node]]:
+        self, group: list[Node], shape: tuple[int, ...], best: tuple[list[Place], list[Node]]
+    ) -> tuple[list[Place], list[Node]]:
         """The nest with its last axis split in panels, where a factor that was packed so leaves divisions otherwise."""
         places, own = best
         if not any(isinstance(n.op, Fold) for p in places for n in walk((p.value,))):
@@ -383,10 +342,10 @@ class _Kernel:
         split = [scalar.range(n) for n in extents]
         last = self.index.sum([(split[-2], PANEL), (split[-1], 1)])
         indices = (*split[:-2], last)
-        made: list[_Place] = []
+        made: list[Place] = []
         for node in group:
             pointer, index = self._target(node.src[0], indices, scalar)
-            made.append(_Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
+            made.append(Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
         roots = [p.index for p in made] + [p.value for p in made]
         if any(has_division(roots, r) for r in split[-2:]):
             return best
@@ -402,19 +361,18 @@ class _Kernel:
         """How far a range steps through memory."""
         return self.index.affine(index)[1].get(r, 0)
 
-    def _nest(self, places: list[_Place], ranges: list[Node], *, split: bool) -> None:
+    def _nest(self, places: list[Place], ranges: list[Node], *, split: bool) -> None:
         """The loops of stores of one shape."""
         if not ranges:
             for place in places:
-                self._put_store(place.pointer, place.index, self.emitter.emit(place.value, {}), {})
+                self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, {}), {})
             return
         v = self._vector_range(places, ranges)
-        rows = self._product_rows(places, ranges, v)
-        if v is not None and rows is not None and self.index.varies(self.index.affine(rows.src[0])[0]):
-            self._product_of_rows(places[0], [r for r in ranges if r is not v and r is not rows], v, rows)
-            return
-        if v is not None and rows is not None:
-            self._product(places, ranges, v, rows, split=split)
+        row: Node | None = None
+        if v is not None and len(places) == 1 and not self.index.sized:
+            row = row_range(self.loops, places[0].value, ranges, v)
+        if v is not None and row is not None:
+            Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
         if v is not None:
             places = self._keep_rows(places, v)
@@ -429,15 +387,14 @@ class _Kernel:
         def finish(instances: list[Instance], _: int) -> None:
             for instance in instances:
                 for place in places:
-                    self._put_store(place.pointer, place.index, self.emitter.emit(place.value, instance), instance)
+                    self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, instance), instance)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
                 finish([{}], 0)
             else:
                 lanes = min(self.emitter.lanes_of(p.value) for p in places)
-                unroll = UNROLL if _node_count(places) < 60 else 1
-                self._vectors(v, lanes, unroll, finish)
+                self.loops.vectors(v, lanes, self._unroll(places, v, work), finish)
             return carried
 
         turned = self._turned(places, outer, v, extents)
@@ -451,9 +408,9 @@ class _Kernel:
         elif first is not None and split and work >= 2 * CHUNK and self.target.threads > 1 and not shared_folds:
             self._split(first, extents[first], work, outer, v, places, innermost, finish)
         else:
-            self._loops(outer, innermost)
+            self.loops.nest(outer, innermost)
 
-    def _keep_rows(self, places: list[_Place], v: Node) -> list[_Place]:
+    def _keep_rows(self, places: list[Place], v: Node) -> list[Place]:
         """What a fold computes at some cost, and the stores need again, is kept for a row: (load of scratch) for it."""
         emitter = self.emitter
         extent = self.index.affine(v.src[0])
@@ -483,11 +440,11 @@ class _Kernel:
                 if fold not in toposort(made, enter=lambda n: not isinstance(n.op, Fold)):
                     break
                 emitter.kept[body] = node, substitute((place,), {v: r})[0], pointer
-                return [_Place(p.pointer, p.index, value) for p, value in zip(places, made, strict=True)]
+                return [Place(p.pointer, p.index, value) for p, value in zip(places, made, strict=True)]
         return places
 
     def _row(
-        self, places: list[_Place], fold: Node, dtype: DType, v: Node, extent: int
+        self, places: list[Place], fold: Node, dtype: DType, v: Node, extent: int
     ) -> tuple[Node, Node, int] | None:
         """Where the values of a fold's row are kept: (pointer, index, epoch of its loads).
 
@@ -504,7 +461,7 @@ class _Kernel:
         read = any(isinstance(n.op, Param) and n.op.group == own.group for n in walk((place.value,)))
         return None if read or rows & ~emitter.mask(fold) else (place.pointer, place.index, self.statement)
 
-    def _turned(self, places: list[_Place], outer: list[Node], v: Node | None, extents: dict[Node, int]) -> Node | None:
+    def _turned(self, places: list[Place], outer: list[Node], v: Node | None, extents: dict[Node, int]) -> Node | None:
         """The range along which loads that lie far apart along the vector range are of neighbours: a transposition."""
         nodes = list(walk([p.value for p in places]))
         if v is None or any(isinstance(n.op, Fold) for n in nodes):
@@ -518,7 +475,7 @@ class _Kernel:
         return None
 
     def _tiles(
-        self, places: list[_Place], outer: list[Node], v: Node, r: Node, extents: dict[Node, int], work: int
+        self, places: list[Place], outer: list[Node], v: Node, r: Node, extents: dict[Node, int], work: int
     ) -> None:
         """Blocks of a range that loads step along by one, inside them vectors: what is loaded stays in cache."""
         emitter = self.emitter
@@ -533,12 +490,12 @@ class _Kernel:
                 def run(_: Node, carried: list[Node]) -> list[Node]:
                     for instance in instances:
                         for place in places:
-                            self._put_store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+                            emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
                     return carried
 
                 emitter.loop(counter, stop, 1, (), run, lambda f, c: (r, Binding(f, c)))
 
-            self._vectors(v, lanes, 1, column)
+            self.loops.vectors(v, lanes, 1, column)
             return carried
 
         def blocks(_: Node, carried: list[Node]) -> list[Node]:
@@ -547,24 +504,13 @@ class _Kernel:
 
         others = [o for o in outer if o is not r]
         if work < 2 * CHUNK or self.target.threads == 1:
-            self._loops(others, blocks)
+            self.loops.nest(others, blocks)
         elif others:
-            begin, stop = self._chunk(extents[others[0]], work, 1)
-            self._loops(others, blocks, begin, stop)
+            begin, stop = self.loops.chunk(extents[others[0]], work, 1)
+            self.loops.nest(others, blocks, begin, stop)
         else:
-            begin, stop = self._chunk(extents[r], work, TILE)
+            begin, stop = self.loops.chunk(extents[r], work, TILE)
             emitter.loop(begin, stop, TILE, (), block)
-
-    def _chunk(self, extent: int, work: int, unit: int) -> tuple[Node, Node]:
-        """The part of a range that one call runs, in chunks of equal length, for threads to share."""
-        chunks = max(1, min(extent, work // CHUNK, 64))
-        per = -(-extent // chunks)
-        per = -(-per // unit) * unit
-        self.chunks = -(-extent // per)
-        emitter = self.emitter
-        begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
-        end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
-        return begin, emitter.put(0, minimum(end, number(extent)))
 
     def _split(
         self,
@@ -573,115 +519,35 @@ class _Kernel:
         work: int,
         outer: list[Node],
         v: Node | None,
-        places: list[_Place],
+        places: list[Place],
         innermost: Callable[[Node, list[Node]], list[Node]],
         finish: Callable[[list[Instance], int], None],
     ) -> None:
         """The outermost loop in chunks of equal length, for threads to share."""
         emitter = self.emitter
         lanes = min(emitter.lanes_of(p.value) for p in places) if first is v else 1
-        unit = lanes * UNROLL if first is v else 1
-        begin, end = self._chunk(extent, work, unit)
-        if first is not v:
-            self._loops(outer, innermost, begin, end)
-            return
-        self._vectors_between(first, begin, end, lanes, UNROLL, finish)
-
-    def _vectors_between(
-        self,
-        v: Node,
-        begin: Node,
-        end: Node,
-        lanes: int,
-        unroll: int,
-        body: Callable[[list[Instance], int], None],
-    ) -> None:
-        """The part of a range that one chunk runs, by whole vectors; what is left goes with the last chunk."""
-        emitter = self.emitter
-        extent = self.index.affine(v.src[0])[0]
-        whole = extent // (lanes * unroll) * lanes * unroll
-        level = len(emitter.frames) - 1
-        self._vector_loop(v, begin, emitter.put(level, minimum(end, number(whole))), lanes, unroll, body)
-        if whole < extent:
-            last = emitter.put(level, lt(number(whole), end))
-            emitter.when(last, lambda: self._vector_tail(v, whole, extent, lanes, body))
-
-    def _vector_loop(
-        self,
-        v: Node,
-        start: Node,
-        stop: Node,
-        lanes: int,
-        unroll: int,
-        body: Callable[[list[Instance], int], None],
-        *,
-        once: bool = False,
-    ) -> None:
-        """Whole vectors of a range."""
-        instances: list[Instance] = [{v: u} for u in range(unroll)]
-
-        def run(_: Node, carried: list[Node]) -> list[Node]:
-            body(instances, lanes)
-            return carried
-
-        self.emitter.loop(
-            start, stop, lanes * unroll, (), run, lambda f, c: (v, Binding(f, c, unroll, lanes)), once=once
-        )
-
-    def _vector_tail(
-        self, v: Node, start: int, extent: int, lanes: int, body: Callable[[list[Instance], int], None]
-    ) -> None:
-        """What is left of a range after its whole vectors, masked."""
-        vectors = -(-(extent - start) // lanes)
-        instances: list[Instance] = [{v: u} for u in range(vectors)]
-
-        def run(_: Node, carried: list[Node]) -> list[Node]:
-            body(instances, lanes)
-            return carried
-
-        self.emitter.loop(
-            number(start),
-            number(extent),
-            1,
-            (),
-            run,
-            lambda f, c: (v, Binding(f, c, vectors, lanes, number(extent))),
-            once=True,
-        )
-
-    def _vectors(self, v: Node, lanes: int, unroll: int, body: Callable[[list[Instance], int], None]) -> None:
-        """A range by whole vectors, then the rest."""
-        extent = self.index.affine(v.src[0])[0]
-        if self.index.varies(extent):
-            whole_vectors = self.emitter.whole(v.src[0], lanes * unroll)
-            self._vector_loop(v, number(0), whole_vectors, lanes, unroll, body)
-            self._sized_tail(v, whole_vectors, lanes, body)
-            return
-        while unroll > 1 and extent < lanes * unroll:
+        unroll = self._unroll(places, first, work) if first is v else 1
+        while extent < lanes * unroll:
             unroll //= 2
-        unit = lanes * unroll
-        whole = extent // unit * unit
-        if whole:
-            self._vector_loop(v, number(0), number(whole), lanes, unroll, body, once=whole == unit)
-        if whole < extent:
-            self._vector_tail(v, whole, extent, lanes, body)
+        begin, end = self.loops.chunk(extent, work, lanes * unroll)
+        if first is not v:
+            self.loops.nest(outer, innermost, begin, end)
+            return
+        self.loops.vectors_between(first, begin, end, lanes, unroll, finish)
 
-    def _sized_tail(self, v: Node, start: Node, lanes: int, body: Callable[[list[Instance], int], None]) -> None:
-        """What is left of a range whose extent is known when it runs, by masked vectors."""
-
-        def run(_: Node, carried: list[Node]) -> list[Node]:
-            body([{v: 0}], lanes)
-            return carried
-
-        self.emitter.loop(start, v.src[0], lanes, (), run, lambda f, c: (v, Binding(f, c, 1, lanes, v.src[0])))
-
-    def _put_store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
-        """The store of one instance, masked by the loop's tail."""
-        self.emitter.store(pointer, place, value, instance)
+    def _unroll(self, places: list[Place], v: Node, work: int) -> int:
+        """How many vectors at once: many in sums of rows out of memory, of which each turn then reads a long piece."""
+        size = _node_count(places)
+        bit = self.emitter.bit(v)
+        rows = any(isinstance(n.op, Fold) and self.emitter.mask(n) & bit for p in places for n in walk((p.value,)))
+        far = work * places[0].value.dtype.itemsize > 2 * self.target.level2
+        if rows and far and size < SHORT and len(places) == 1:
+            return self.target.vector_registers // 2
+        return UNROLL if size < LONG else 1
 
     # -- choices
 
-    def _vector_range(self, places: list[_Place], ranges: list[Node]) -> Node | None:
+    def _vector_range(self, places: list[Place], ranges: list[Node]) -> Node | None:
         """The range that becomes a vector: one along which stores and loads are of neighbours."""
         best: tuple[int, Node] | None = None
         if not self.target.vector_bytes:
@@ -710,206 +576,6 @@ class _Kernel:
         if best is None or best[0] <= 0:
             return None
         return best[1]
-
-    def _product_rows(self, places: list[_Place], ranges: list[Node], v: Node | None) -> Node | None:
-        """The row range of a sum of products whose factors share no free range, if there is one."""
-        if v is None or len(places) != 1:
-            return None
-        emitter = self.emitter
-        for r in reversed(ranges):
-            if r is v or self.index.affine(r.src[0])[0] < 2:
-                continue
-            for n in walk((places[0].value,)):
-                if isinstance(n.op, Fold) and n.op.kind == "sum" and isinstance(n.src[0].op, Mul):
-                    a, b = (emitter.mask(s) for s in n.src[0].src)
-                    row, column = emitter.bit(r), emitter.bit(v)
-                    if (a & row and not a & column and b & column and not b & row) or (
-                        b & row and not b & column and a & column and not a & row
-                    ):
-                        return r
-        return None
-
-    def _product(self, places: list[_Place], ranges: list[Node], v: Node, rows: Node, *, split: bool) -> None:
-        """A product: blocks of rows, columns of vectors, tiles of rows held in registers."""
-        emitter = self.emitter
-        lanes = min(emitter.lanes_of(p.value) for p in places)
-        height = self.index.affine(rows.src[0])[0]
-        depth = max(1, sum(_fold_size(p.value, self.index) for p in places))
-        batch = [r for r in ranges if r is not v and r is not rows]
-
-        apart = self._epilogue(places[0], rows, v, lanes)
-
-        def tile(row_start: Node, count: int, instances: list[Instance], *, loop_stop: Node | None) -> None:
-            def run(counter: Node, carried: list[Node]) -> list[Node]:
-                if apart is not None:
-                    self._finish_apart(apart, rows, v, lanes, counter, count, instances)
-                    return carried
-                for m in range(count):
-                    for instance in instances:
-                        both = {**instance, rows: m}
-                        for place in places:
-                            self._put_store(place.pointer, place.index, emitter.emit(place.value, both), both)
-                return carried
-
-            emitter.loop(
-                row_start,
-                loop_stop if loop_stop is not None else row_start,
-                count,
-                (),
-                run,
-                lambda f, c: (rows, Binding(f, c, count)),
-                once=loop_stop is None,
-            )
-
-        def block(start: Node, stop: Node, rows_left: tuple[int, int]) -> None:
-            """Columns over rows start .. stop (a multiple of the tile), then the rows left over."""
-
-            def columns(instances: list[Instance], _: int) -> None:
-                tile(start, ROWS, instances, loop_stop=stop)
-
-            def columns_left(instances: list[Instance], _: int) -> None:
-                tile(number(rows_left[0]), rows_left[1], instances, loop_stop=None)
-
-            for some, own in ((rows_left != left or whole, columns), (rows_left[1], columns_left)):
-                if some and column_chunk is not None:
-                    self._vectors_between(v, *column_chunk, lanes, COLUMNS, own)
-                elif some:
-                    self._vectors(v, lanes, COLUMNS, own)
-
-        whole = height // ROWS * ROWS
-        left = (whole, height - whole)
-        width = self.index.affine(v.src[0])[0]
-        sheets = [self.index.affine(r.src[0])[0] for r in batch]
-        work = height * width * depth
-        for n in sheets:
-            work *= n
-        row_blocks = -(-whole // ROW_BLOCK)
-        parallel = split and work >= 32 * CHUNK and self.target.threads > 1
-        batch_chunk: tuple[Node, Node] | None = None
-        column_chunk: tuple[Node, Node] | None = None
-        if parallel and batch and sheets[0] > 1 and sheets[0] >= row_blocks:
-            batch_chunk = self._chunk(sheets[0], work // 32, 1)
-        elif parallel and row_blocks <= 2 and width >= 4 * COLUMNS * lanes:
-            column_chunk = self._chunk(width, work // 32, COLUMNS * lanes)
-
-        def all_columns(start: Node, stop: Node, rest: tuple[int, int]) -> None:
-            def body(_: Node, carried: list[Node]) -> list[Node]:
-                block(start, stop, rest)
-                return carried
-
-            self._loops(batch, body, *(batch_chunk or (None, None)))
-
-        if whole <= ROW_BLOCK:
-            all_columns(number(0), number(whole), left)
-            return
-
-        def rows_block(counter: Node, carried: list[Node]) -> list[Node]:
-            level = len(emitter.frames) - 1
-            ahead = emitter.put(level, add(counter, number(ROW_BLOCK)))
-            all_columns(counter, emitter.put(level, minimum(ahead, number(whole))), (0, 0))
-            return carried
-
-        if parallel and batch_chunk is None and column_chunk is None:
-            self.chunks = row_blocks
-            begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(ROW_BLOCK)))
-            end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(ROW_BLOCK)))
-            emitter.loop(begin, emitter.put(0, minimum(end, number(whole))), ROW_BLOCK, (), rows_block)
-            if left[1]:
-                last = emitter.put(0, eq(emitter.put(0, make(Chunk("end"))), number(self.chunks)))
-                emitter.when(last, lambda: all_columns(number(0), number(0), left))
-            return
-        emitter.loop(number(0), number(whole), ROW_BLOCK, (), rows_block)
-        if left[1]:
-            all_columns(number(0), number(0), left)
-
-    def _product_of_rows(self, place: _Place, batch: list[Node], v: Node, rows: Node) -> None:
-        """A product whose number of rows is known when it runs: blocks of tiles, smaller tiles for the rows left."""
-        emitter = self.emitter
-        lanes = emitter.lanes_of(place.value)
-        apart = self._epilogue(place, rows, v, lanes)
-        whole = emitter.whole(rows.src[0], ROWS)
-
-        def tiles(start: Node, stop: Node, count: int) -> None:
-            def run(counter: Node, carried: list[Node], instances: list[Instance]) -> list[Node]:
-                if apart is not None:
-                    self._finish_apart(apart, rows, v, lanes, counter, count, instances)
-                    return carried
-                for m, instance in itertools.product(range(count), instances):
-                    both = {**instance, rows: m}
-                    self._put_store(place.pointer, place.index, emitter.emit(place.value, both), both)
-                return carried
-
-            def columns(instances: list[Instance], _: int) -> None:
-                emitter.loop(
-                    start,
-                    stop,
-                    count,
-                    (),
-                    lambda counter, carried: run(counter, carried, instances),
-                    lambda f, c: (rows, Binding(f, c, count)),
-                )
-
-            def sheet(_: Node, carried: list[Node]) -> list[Node]:
-                self._vectors(v, lanes, COLUMNS, columns)
-                return carried
-
-            self._loops(batch, sheet)
-
-        def block(counter: Node, carried: list[Node]) -> list[Node]:
-            level = len(emitter.frames) - 1
-            ahead = emitter.put(level, add(counter, number(ROW_BLOCK)))
-            tiles(counter, emitter.put(level, minimum(ahead, whole)), ROWS)
-            return carried
-
-        emitter.loop(number(0), whole, ROW_BLOCK, (), block)
-        height = ROWS
-        while height > 1:
-            height //= 2
-            following = emitter.whole(rows.src[0], height)
-            tiles(whole, following, height)
-            whole = following
-
-    def _epilogue(self, place: _Place, rows: Node, v: Node, lanes: int) -> _Epilogue | None:
-        """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""
-        top = toposort((place.value,), enter=lambda n: not isinstance(n.op, Fold))
-        folds = [n for n in top if isinstance(n.op, Fold)]
-        if len(folds) != 1 or sum(isinstance(n.op, Elementwise) for n in top) < HEAVY:
-            return None
-        (fold,) = folds
-        both = self.emitter.bit(rows) | self.emitter.bit(v)
-        if self.emitter.mask(fold) & both != both:
-            return None
-        scratch = make(Local(next(self.axes), fold.dtype, ROWS * COLUMNS * lanes))
-        row = make(Range(next(self.axes)), rows.src[0])
-        corner = make(Range(next(self.axes)), v.src[0])
-        parts = [(row, COLUMNS * lanes), (rows, -COLUMNS * lanes), (v, 1), (corner, -1)]
-        held = load(scratch, self.index.sum(parts))
-        index, value = substitute((place.index, place.value), {fold: held, rows: row})
-        return _Epilogue(fold, scratch, row, corner, _Place(place.pointer, index, value))
-
-    def _finish_apart(
-        self, apart: _Epilogue, rows: Node, v: Node, lanes: int, start: Node, count: int, instances: list[Instance]
-    ) -> None:
-        """A tile's sums into scratch, then the values and stores of one row after the other."""
-        emitter = self.emitter
-        for m in range(count):
-            for u, instance in enumerate(instances):
-                value = emitter.emit(apart.fold, {**instance, rows: m})
-                emitter.effect(make(STORE, apart.scratch, number((m * COLUMNS + u) * lanes), value))
-        binding = emitter.bound[v]
-        emitter.bit(apart.corner)
-        emitter.bound[apart.corner] = Binding(binding.frame, binding.base)
-
-        def row(_: Node, carried: list[Node]) -> list[Node]:
-            for instance in instances:
-                emitter.store(
-                    apart.place.pointer, apart.place.index, emitter.emit(apart.place.value, instance), instance
-                )
-            return carried
-
-        stop = emitter.put(len(emitter.frames) - 1, add(start, number(count)))
-        emitter.loop(start, stop, 1, (), row, lambda f, c: (apart.row, Binding(f, c)))
-        del emitter.bound[apart.corner]
 
 
 def decompose(root: Node) -> Node:
@@ -993,7 +659,7 @@ def _fold_size(value: Node, index: Index) -> int:
     return total
 
 
-def _node_count(places: list[_Place]) -> int:
+def _node_count(places: list[Place]) -> int:
     """How many nodes the values of a nest have."""
     return len(toposort([p.value for p in places]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.errors import InternalError
@@ -122,4 +123,18 @@ def host_target(threads: int) -> Target:
     """The machine that this runs on."""
     features = host_features()
     width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-    return Target("cpu", width, features, threads)
+    return Target("cpu", width, features, threads, **host_caches())
+
+
+@cache
+def host_caches() -> dict[str, int]:
+    """Bytes of the data caches that one core uses, by the name that `Target` has for them; empty if not known."""
+    found: dict[str, int] = {}
+    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            kind, level, size = ((folder / name).read_text("ascii").strip() for name in ("type", "level", "size"))
+            if kind != "Instruction" and level in "123":
+                found[f"level{level}"] = int(size.removesuffix("K")) << 10
+        except (OSError, ValueError):
+            continue
+    return found

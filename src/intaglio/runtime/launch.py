@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from array import array
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from intaglio.runtime.pool import pool
+from intaglio.runtime.pool import SIGNATURE, pool
 
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Sequence
 
     from intaglio.runtime.compiler import Compiler
@@ -35,7 +35,6 @@ done:
   ret void
 }
 """
-SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 @cache
@@ -76,6 +75,5 @@ class Table:
                 _driver(self._compiler)(self._rows.buffer_info()[0], start, place)
             if place < self.count:
                 address, slots, chunks = self._launches[place]
-                kernel = SIGNATURE(address)
-                pool.run(lambda chunk, kernel=kernel, slots=slots: kernel(slots, chunk, chunk + 1), chunks, threads)
+                pool.run(self._compiler, address, slots, chunks, threads)
             start = place + 1

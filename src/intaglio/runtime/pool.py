@@ -1,84 +1,256 @@
-"""Threads that share the chunks of one kernel: native code runs without the interpreter's lock."""
+"""Threads that share the chunks of one kernel: they take chunks in native code, and sleep in the interpreter.
+
+A worker that finds no chunk looks for one for some microseconds more, then leaves the native code and sleeps on a
+queue of its own; so a kernel that follows another finds it awake. The thread that posts a kernel takes chunks itself,
+and never waits for a worker that has taken none.
+"""
 
 from __future__ import annotations
 
-import itertools
+import atexit
+import ctypes
 import os
+import platform
 import threading
-from collections.abc import Callable
+import time
 from functools import cache
 from queue import SimpleQueue
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-Work = Callable[[int], None]
+from intaglio.runtime.pages import anonymous
+
+if TYPE_CHECKING:
+    from intaglio.runtime.compiler import Compiler
+
+SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+WORKERS: Final = 255  # at most
+LINE: Final = 64  # bytes that processors exchange as one: words of different writers lie so far apart
+SPIN: Final = 500  # looks at the state before a thread goes to sleep or lets another run: some 20 microseconds
+PAUSE: Final = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
+
+# The state: line 0 counts the chunks that nobody has taken, line 1 those that are done, line 2 holds the kernel
+# (function, arguments, chunks, helpers, job), line 3 + i says whether worker i is awake. What line 2 says changes only
+# when no chunk is left or being run; whoever has taken a chunk may read it.
+NATIVE: Final = f"""
+declare void @llvm.x86.sse2.pause()
+define internal void @take_all(ptr %state) noinline {{
+entry:
+  %done = getelementptr i8, ptr %state, i64 {LINE}
+  %kernel.at = getelementptr i8, ptr %state, i64 {2 * LINE}
+  %slots.at = getelementptr i8, ptr %state, i64 {2 * LINE + 8}
+  %chunks.at = getelementptr i8, ptr %state, i64 {2 * LINE + 16}
+  br label %look
+look:
+  %left = load atomic i64, ptr %state seq_cst, align 8
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %try, label %none
+try:
+  %less = sub i64 %left, 1
+  %pair = cmpxchg ptr %state, i64 %left, i64 %less seq_cst seq_cst
+  %taken = extractvalue {{i64, i1}} %pair, 1
+  br i1 %taken, label %run, label %look
+run:
+  %kernel = load ptr, ptr %kernel.at, align 8
+  %slots = load ptr, ptr %slots.at, align 8
+  %chunks = load i64, ptr %chunks.at, align 8
+  %begin = sub i64 %chunks, %left
+  %end = add i64 %begin, 1
+  call void %kernel(ptr %slots, i64 %begin, i64 %end)
+  %before = atomicrmw add ptr %done, i64 1 seq_cst
+  br label %look
+none:
+  ret void
+}}
+define internal void @post(ptr %state, i64 %job, i64 %kernel, i64 %slots, i64 %chunks, i64 %helpers) {{
+entry:
+  %job.at = getelementptr i8, ptr %state, i64 {2 * LINE + 32}
+  %old = load i64, ptr %job.at, align 8
+  %known = icmp eq i64 %old, %job
+  br i1 %known, label %leave, label %write
+write:
+  %done = getelementptr i8, ptr %state, i64 {LINE}
+  %kernel.at = getelementptr i8, ptr %state, i64 {2 * LINE}
+  %slots.at = getelementptr i8, ptr %state, i64 {2 * LINE + 8}
+  %chunks.at = getelementptr i8, ptr %state, i64 {2 * LINE + 16}
+  %helpers.at = getelementptr i8, ptr %state, i64 {2 * LINE + 24}
+  store atomic i64 0, ptr %done seq_cst, align 8
+  store i64 %kernel, ptr %kernel.at, align 8
+  store i64 %slots, ptr %slots.at, align 8
+  store i64 %chunks, ptr %chunks.at, align 8
+  store atomic i64 %helpers, ptr %helpers.at seq_cst, align 8
+  store i64 %job, ptr %job.at, align 8
+  %before = atomicrmw xchg ptr %state, i64 %chunks seq_cst
+  br label %leave
+leave:
+  ret void
+}}
+define internal i64 @work(ptr %state, i64 %chunks) {{
+entry:
+  call void @take_all(ptr %state)
+  %done = getelementptr i8, ptr %state, i64 {LINE}
+  br label %wait
+wait:
+  %turn = phi i64 [0, %entry], [%next, %again]
+  %ran = load atomic i64, ptr %done seq_cst, align 8
+  %rest = sub i64 %chunks, %ran
+  %some = icmp sgt i64 %rest, 0
+  %next = add i64 %turn, 1
+  %early = icmp slt i64 %turn, {SPIN}
+  %both = and i1 %some, %early
+  br i1 %both, label %again, label %leave
+again:
+  {PAUSE}
+  br label %wait
+leave:
+  ret i64 %rest
+}}
+define internal void @serve(ptr %state, i64 %worker) {{
+entry:
+  %helpers.at = getelementptr i8, ptr %state, i64 {2 * LINE + 24}
+  %line = add i64 %worker, 3
+  %offset = mul i64 %line, {LINE}
+  %awake = getelementptr i8, ptr %state, i64 %offset
+  br label %enter
+enter:
+  %on = atomicrmw xchg ptr %awake, i64 1 seq_cst
+  br label %look
+look:
+  %turn = phi i64 [0, %enter], [0, %run], [%next, %idle]
+  %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
+  %wanted = icmp slt i64 %worker, %helpers
+  %left = load atomic i64, ptr %state seq_cst, align 8
+  %some = icmp sgt i64 %left, 0
+  %both = and i1 %wanted, %some
+  br i1 %both, label %run, label %idle
+run:
+  call void @take_all(ptr %state)
+  br label %look
+idle:
+  {PAUSE}
+  %next = add i64 %turn, 1
+  %early = icmp slt i64 %turn, {SPIN}
+  br i1 %early, label %look, label %leave
+leave:
+  %off = atomicrmw xchg ptr %awake, i64 0 seq_cst
+  %last = load atomic i64, ptr %state seq_cst, align 8
+  %missed = icmp sgt i64 %last, 0
+  %helpers.last = load atomic i64, ptr %helpers.at seq_cst, align 8
+  %wanted.last = icmp slt i64 %worker, %helpers.last
+  %stay = and i1 %missed, %wanted.last
+  br i1 %stay, label %enter, label %asleep
+asleep:
+  ret void
+}}
+define void @pool(ptr %out, i64 %begin, i64 %end) {{
+  store ptr @post, ptr %out, align 8
+  %second = getelementptr i8, ptr %out, i64 8
+  store ptr @work, ptr %second, align 8
+  %third = getelementptr i8, ptr %out, i64 16
+  store ptr @serve, ptr %third, align 8
+  ret void
+}}
+"""
 
 
-class _Job:
-    """The chunks of one kernel: each worker takes the next until none is left."""
+class _Native:
+    """The functions of the pool, compiled."""
 
-    def __init__(self, work: Work, chunks: int, helpers: int) -> None:
-        self._work: Final = work
-        self._chunks: Final = chunks
-        self._next: Final = itertools.count().__next__
-        self._left: int = helpers
-        self._lock: Final = threading.Lock()
-        self._done: Final = threading.Lock()
-        self._done.acquire()
+    def __init__(self, compiler: Compiler) -> None:
+        pointer, word = ctypes.c_void_p, ctypes.c_int64
+        out = (word * 3)()
+        SIGNATURE(compiler.load(NATIVE, "pool")[0])(ctypes.addressof(out), 0, 0)
+        self.post: Final = ctypes.PYFUNCTYPE(None, pointer, word, word, word, word, word)(out[0])
+        self.work: Final = ctypes.CFUNCTYPE(word, pointer, word)(out[1])
+        self.serve: Final = ctypes.CFUNCTYPE(None, pointer, word)(out[2])
 
-    def take(self) -> None:
-        """Run chunks until none is left."""
-        while (chunk := self._next()) < self._chunks:
-            self._work(chunk)
 
-    def help(self) -> None:
-        """Run chunks as a helper, then say so."""
-        try:
-            self.take()
-        finally:
-            with self._lock:
-                self._left -= 1
-                if not self._left:
-                    self._done.release()
-
-    def wait(self) -> None:
-        """Return when every helper has stopped."""
-        self._done.acquire()
+@cache
+def _native(compiler: Compiler) -> _Native:
+    """The functions, once for each compiler."""
+    return _Native(compiler)
 
 
 class Pool:
-    """Worker threads, started at the first job. A child after fork starts its own."""
+    """Worker threads, started at the first kernel that needs them. A child after fork starts its own."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[_Job] = SimpleQueue()
-        self._workers: int = 0
-        os.register_at_fork(after_in_child=self._forget)
+        self._closed: bool = False
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+        atexit.register(self._close)
 
-    def _forget(self) -> None:
-        """Begin anew: the parent's threads are not here."""
-        self._queue = SimpleQueue()
-        self._workers = 0
+    def _reset(self) -> None:
+        """No workers (a parent's are not here), and a state that none knows of."""
+        self._pages, self._state = anonymous((3 + WORKERS) * LINE)
+        self._words: memoryview[int] = memoryview(self._pages).cast("q")
+        self._gates: list[SimpleQueue[None]] = []
+        self._inside: set[int] = set()  # workers that are in native code, or about to be
+        self._job: int = 0
+        self._busy: threading.Lock = threading.Lock()
 
-    def run(self, work: Work, chunks: int, threads: int) -> None:
-        """Run `work(chunk)` for every chunk, on up to `threads` threads with this one."""
-        helpers = min(threads, chunks) - 1
-        if helpers < 1:
-            for chunk in range(chunks):
-                work(chunk)
+    def run(self, compiler: Compiler, kernel: int, slots: int, chunks: int, threads: int) -> None:
+        """Run a kernel's chunks on up to `threads` threads with this one; alone, where another kernel is being run."""
+        helpers = min(threads - 1, chunks - 1, WORKERS)
+        if helpers < 1 or not self._busy.acquire(blocking=False):
+            SIGNATURE(kernel)(slots, 0, chunks)
             return
-        while self._workers < helpers:
-            self._workers += 1
-            threading.Thread(target=self._serve, args=(self._queue,), name="intaglio", daemon=True).start()
-        job = _Job(work, chunks, helpers)
-        for _ in range(helpers):
-            self._queue.put(job)
-        job.take()
-        job.wait()
+        try:
+            native = _native(compiler)
+            self._share(native, kernel, slots, chunks, self._start(native, helpers))
+        finally:
+            self._busy.release()
 
-    @staticmethod
-    def _serve(queue: SimpleQueue[_Job]) -> None:
+    def _share(self, native: _Native, kernel: int, slots: int, chunks: int, helpers: int) -> None:
+        """Post a kernel, wake the workers that sleep, take chunks, and return when the last one is done."""
+        self._job += 1
+        interrupt: BaseException | None = None
+        rest = chunks
+        while rest > 0:  # whatever is raised here (Ctrl-C), chunks may be running still: memory must outlive them
+            try:
+                native.post(self._state, self._job, kernel, slots, chunks, helpers)  # once for each job
+                self._wake(helpers)
+                while (rest := native.work(self._state, chunks)) > 0:
+                    time.sleep(0)
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def _wake(self, helpers: int) -> None:
+        """A token for each worker that sleeps and has none."""
+        for worker in range(helpers):
+            gate = self._gates[worker]
+            if not self._words[(3 + worker) * LINE // 8] and gate.empty():
+                gate.put(None)
+
+    def _start(self, native: _Native, helpers: int) -> int:
+        """Have as many workers as are wanted, or as can be had; gives how many."""
+        try:
+            while len(self._gates) < helpers:
+                gate: SimpleQueue[None] = SimpleQueue()
+                arguments = native, self._state, len(self._gates), gate, self._inside
+                threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True).start()
+                self._gates.append(gate)
+        except RuntimeError:  # the system, or an interpreter that ends, lets no thread start
+            return len(self._gates)
+        return helpers
+
+    def _serve(self, native: _Native, state: int, worker: int, gate: SimpleQueue[None], inside: set[int]) -> None:
         """One worker."""
         while True:
-            queue.get().help()
+            gate.get()
+            inside.add(worker)
+            if not self._closed:  # asked after the line above: `_close` waits for who is inside
+                native.serve(state, worker)
+            inside.discard(worker)
+
+    def _close(self) -> None:
+        """Let no worker be in native code when the interpreter ends and its pages go."""
+        self._busy.acquire(timeout=1)  # kept: what is run from now on is run alone
+        self._closed = True
+        deadline = time.monotonic() + 1
+        while self._inside and time.monotonic() < deadline:
+            time.sleep(1e-4)
 
 
 pool: Final = Pool()

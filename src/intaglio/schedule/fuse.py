@@ -23,7 +23,7 @@ LIGHT: Final = 1 << 16  # elements up to which statements of different shapes sh
 PACKED: Final = 16  # rows of a product from which a factor with far-apart columns is copied into order first
 
 PANEL: Final = 32  # columns of a packed factor that lie together
-LARGE_FACTOR: Final = 1 << 16  # elements from which a factor is packed for many rows
+DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
 
 Axes = tuple[frozenset[int], ...]  # for each axis of a node, the loops of the kernel that its position depends on
 
@@ -264,8 +264,8 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             core = _core(factor)
             alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, *node.op.axes))
             panels = alone and len(node.op.axes) == 1 and body.shape[column] % PANEL == 0
-            large = panels and body.shape[kept[-2]] >= 4 * PACKED and core.size >= LARGE_FACTOR
-            if isinstance(core.op, (Reshape, Permute, Window)) and (large or _far(core, column)):
+            deep = panels and body.shape[node.op.axes[0]] > DEEP and body.shape[kept[-2]] >= 4 * PACKED
+            if isinstance(core.op, (Reshape, Permute, Window)) and (deep or _far(core, column)):
                 found[core] = _Pack(node.op.axes, column)
     return found
 

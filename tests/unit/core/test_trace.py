@@ -51,5 +51,7 @@ def test_the_site_skips_frames_of_the_package() -> None:
 def test_a_target_says_whether_it_fuses_multiply_and_add() -> None:
     assert not Target().has_fma
     assert Target(features=frozenset({"fma", "avx2"})).has_fma
+    assert Target(vector_bytes=64).vector_registers == 32
+    assert Target(vector_bytes=32).vector_registers == 16
     assert Target() == Target(name="generic")
     assert hash(Target()) == hash(Target())

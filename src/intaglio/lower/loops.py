@@ -1,0 +1,146 @@
+"""Loops over ranges: one inside the other, by whole vectors and what is left, in chunks for threads to share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from intaglio.ir.node import Node, make
+from intaglio.lower.emit import Binding, Emitter, Instance
+from intaglio.lower.index import number
+from intaglio.ops.elementwise import lt, minimum, mul
+from intaglio.ops.loop import Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Body: TypeAlias = "Callable[[list[Instance], int], None]"  # given the instances of a vector range, and their lanes
+CHUNK: Final = 1 << 18  # elements of work in a chunk at least: taking one costs a thread some microseconds
+CHUNKS: Final = 64  # chunks of a kernel at most
+
+
+@dataclass(slots=True)
+class Place:
+    """One store of a nest: where, and what."""
+
+    pointer: Node
+    index: Node
+    value: Node
+
+
+class Loops:
+    """Writes loops around what callbacks emit; knows in how many chunks the kernel runs."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter: Final = emitter
+        self.chunks: int = 1
+
+    def extent(self, r: Node) -> int:
+        """How many values a range takes."""
+        return self.emitter.index.affine(r.src[0])[0]
+
+    def nest(
+        self,
+        ranges: list[Node],
+        body: Callable[[Node, list[Node]], Sequence[Node]],
+        start: Node | None = None,
+        stop: Node | None = None,
+    ) -> None:
+        """Plain nested loops; `start` and `stop` bound the outermost."""
+        if not ranges:
+            body(number(0), [])
+            return
+        r = ranges[0]
+        self.emitter.loop(
+            number(0) if start is None else start,
+            r.src[0] if stop is None else stop,
+            1,
+            (),
+            (lambda c, k: body(c, k)) if len(ranges) == 1 else (lambda _, k: (self.nest(ranges[1:], body), k)[1]),
+            lambda frame, counter: (r, Binding(frame, counter)),
+        )
+
+    def chunk(self, extent: int, work: int, unit: int) -> tuple[Node, Node]:
+        """The part of a range that one call runs, in chunks of equal length."""
+        chunks = max(1, min(extent, work // CHUNK, CHUNKS))
+        per = -(-extent // chunks)
+        return self.chunk_of(extent, -(-per // unit) * unit)
+
+    def chunk_of(self, extent: int, per: int) -> tuple[Node, Node]:
+        """The part of a range that one call runs, in chunks of a given length."""
+        self.chunks = -(-extent // per)
+        emitter = self.emitter
+        begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
+        end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
+        return begin, emitter.put(0, minimum(end, number(extent)))
+
+    def vectors(self, v: Node, lanes: int, unroll: int, body: Body) -> None:
+        """A range by whole vectors, then the rest."""
+        extent = self.extent(v)
+        if self.emitter.index.varies(extent):
+            whole = self.emitter.whole(v.src[0], lanes * unroll)
+            self.whole_vectors(v, number(0), whole, lanes, unroll, body)
+            self.masked_vectors(v, whole, lanes, body)
+            return
+        while unroll > 1 and extent < lanes * unroll:
+            unroll //= 2
+        unit = lanes * unroll
+        end = extent // unit * unit
+        if end:
+            self.whole_vectors(v, number(0), number(end), lanes, unroll, body, once=end == unit)
+        if end < extent:
+            self.last_vectors(v, end, lanes, body)
+
+    def vectors_between(self, v: Node, begin: Node, end: Node, lanes: int, unroll: int, body: Body) -> None:
+        """The part of a range that one chunk runs, by whole vectors; what is left goes with the last chunk."""
+        emitter = self.emitter
+        extent = self.extent(v)
+        whole = extent // (lanes * unroll) * lanes * unroll
+        level = len(emitter.frames) - 1
+        self.whole_vectors(v, begin, emitter.put(level, minimum(end, number(whole))), lanes, unroll, body)
+        if whole < extent:
+            last = emitter.put(level, lt(number(whole), end))
+            emitter.when(last, lambda: self.last_vectors(v, whole, lanes, body))
+
+    def whole_vectors(
+        self, v: Node, start: Node, stop: Node, lanes: int, unroll: int, body: Body, *, once: bool = False
+    ) -> None:
+        """Whole vectors of a range, some at once."""
+        instances: list[Instance] = [{v: u} for u in range(unroll)]
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body(instances, lanes)
+            return carried
+
+        self.emitter.loop(
+            start, stop, lanes * unroll, (), run, lambda f, c: (v, Binding(f, c, unroll, lanes)), once=once
+        )
+
+    def last_vectors(self, v: Node, start: int, lanes: int, body: Body) -> None:
+        """What is left of a range after its whole vectors, masked."""
+        extent = self.extent(v)
+        vectors = -(-(extent - start) // lanes)
+        instances: list[Instance] = [{v: u} for u in range(vectors)]
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body(instances, lanes)
+            return carried
+
+        self.emitter.loop(
+            number(start),
+            number(extent),
+            1,
+            (),
+            run,
+            lambda f, c: (v, Binding(f, c, vectors, lanes, number(extent))),
+            once=True,
+        )
+
+    def masked_vectors(self, v: Node, start: Node, lanes: int, body: Body) -> None:
+        """What is left of a range whose extent is known when it runs, one masked vector after the other."""
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body([{v: 0}], lanes)
+            return carried
+
+        self.emitter.loop(start, v.src[0], lanes, (), run, lambda f, c: (v, Binding(f, c, 1, lanes, v.src[0])))

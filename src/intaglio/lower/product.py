@@ -1,0 +1,360 @@
+"""Products of two factors: tiles held in registers, columns packed in order, blocks that stay in a cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from intaglio.ir.node import Node, make, substitute, toposort, walk
+from intaglio.lower.emit import Binding, Instance
+from intaglio.lower.index import number
+from intaglio.lower.loops import CHUNK, CHUNKS, Place
+from intaglio.ops.elementwise import Elementwise, Mul, add, eq, lt, minimum
+from intaglio.ops.loop import STORE, Chunk, Range
+from intaglio.ops.memory import Local, load
+from intaglio.ops.reduce import Fold
+
+if TYPE_CHECKING:
+    import itertools
+    from collections.abc import Callable
+
+    from intaglio.core.target import Target
+    from intaglio.lower.loops import Body, Loops
+
+    Across = Callable[[Body], None]  # runs a tile over columns
+
+SHARED: Final = 32 * CHUNK  # multiplications from which threads share a product
+PACKED_ROWS: Final = 96  # rows from which a copy of the columns pays, if a cache holds them
+FAR_ROWS: Final = 7  # rows from which it pays if none does
+PACK: Final = 1 << 19  # bytes of packed columns at most: they lie on the stack
+HEAVY: Final = 12  # operations from which what is made of a product is computed apart
+WIDEST: Final = 8  # vectors of a tile's row at most
+
+
+def row_range(loops: Loops, value: Node, ranges: list[Node], column: Node) -> Node | None:
+    """The row range of a sum of products whose factors share no free range, if there is one."""
+    emitter = loops.emitter
+    for r in reversed(ranges):
+        if r is column or loops.extent(r) < 2:
+            continue
+        both = emitter.bit(r), emitter.bit(column)
+        for n in walk((value,)):
+            if isinstance(n.op, Fold) and n.op.kind == "sum" and isinstance(n.src[0].op, Mul):
+                own = [tuple(bool(emitter.mask(s) & bit) for bit in both) for s in n.src[0].src]
+                if sorted(own) == [(False, True), (True, False)]:
+                    return r
+    return None
+
+
+def tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
+    """(rows, vectors) of a tile of a product of `height` rows and `width` vectors.
+
+    Sums for all of it, the vectors of one row and one number fit in the registers.
+    """
+    registers = target.vector_registers
+
+    def most(vectors: int) -> int:
+        return (registers - vectors - 1) // vectors
+
+    vectors = WIDEST
+    while vectors > 1 and (vectors > width or (vectors > 2 and most(vectors) < height)):
+        vectors //= 2
+    rows = min(height, most(vectors))
+    even = [r for r in range(rows, rows // 2, -1) if height % r == 0]
+    return (even[0] if even else -(-height // -(-height // rows))), vectors
+
+
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """Columns copied into scratch: what is copied, along which ranges, and where to."""
+
+    factor: Node
+    ranges: list[Node]
+    scratch: Node
+    index: Node
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Epilogue:
+    """The store of a product whose values are computed apart: its fold, the scratch, the range in which it is read."""
+
+    fold: Node
+    scratch: Node
+    row: Node
+    place: Place
+
+
+class Product:
+    """One product being lowered.
+
+    The nest: sheets (ranges that both factors know), then blocks of columns, which are copied panel by panel into
+    scratch if that pays, blocks of rows, panels, tiles. Each number is the sum of the same terms in the same order
+    whatever the blocks are.
+    """
+
+    def __init__(self, loops: Loops, axes: itertools.count[int], place: Place, *, row: Node, column: Node) -> None:
+        self.loops: Final = loops
+        self.emitter: Final = loops.emitter
+        self.target: Final = loops.emitter.target
+        self.axes: Final = axes
+        self.row: Final = row
+        self.column: Final = column
+        self.place: Place = place
+        self.folds: Final = [n for n in walk((place.value,)) if isinstance(n.op, Fold)]
+        self.depth: Final = self._fold_size()
+        self.height: Final = loops.extent(row)
+        self.width: Final = loops.extent(column)
+        self.lanes: Final = loops.emitter.lanes_of(place.value)
+        self.tile_rows, self.vectors = tile_shape(self.height, self.width // self.lanes, self.target)
+        self.panel: Final = self.lanes * self.vectors
+        self.whole_rows: Final = self.height // self.tile_rows * self.tile_rows
+        self.whole_columns: Final = self.width // self.panel * self.panel
+        self.corner: Final = self._range(column)  # the first column of a panel
+        self.block: Final = self._range(column)  # the first column of a block of packed columns
+        self.row_chunk: tuple[Node, Node] | None = None
+        self.column_chunk: tuple[Node, Node] | None = None
+        self.pack: _Pack | None = None
+        self.apart: _Epilogue | None = None
+
+    def run(self, ranges: list[Node], *, split: bool) -> None:
+        """Write the loops; `split`: the kernel is this product alone."""
+        others = [r for r in ranges if r is not self.row and r is not self.column]
+        wide = [r for r in others if not self._rows_know(r)]
+        sheets = [r for r in others if r not in wide]
+        if split and not wide:
+            self.pack = self._packed(sheets)
+        if self.pack is not None:
+            value = substitute((self.place.value,), {self.pack.factor: load(self.pack.scratch, self.pack.index)})[0]
+            self.place = Place(self.place.pointer, self.place.index, value)
+        self.apart = self._epilogue()
+        bounds = self._share(sheets, wide) if split else (None, None)
+
+        def sheet(_: Node, carried: list[Node]) -> list[Node]:
+            if self.pack is None:
+                self._rows(lambda tile: self._columns(wide, tile))
+            else:
+                self._packed_columns(self.pack)
+            return carried
+
+        self.loops.nest(sheets, sheet, *bounds)
+
+    # -- choices
+
+    def _range(self, like: Node) -> Node:
+        """A new range as long as another."""
+        return make(Range(next(self.axes)), like.src[0])
+
+    def _fold_size(self) -> int:
+        """How many values the folds take for one result."""
+        total = 0
+        for fold in self.folds:
+            size = 1
+            for r in fold.src[1:]:
+                size *= self.loops.extent(r)
+            total += size
+        return max(1, total)
+
+    def _rows_know(self, r: Node) -> bool:
+        """Whether the factor with the rows depends on a range; one that only columns know is theirs."""
+        emitter = self.emitter
+        row, bit = emitter.bit(self.row), emitter.bit(r)
+        factors = [s for fold in self.folds for s in fold.src[0].src]
+        return any(emitter.mask(s) & row and emitter.mask(s) & bit for s in factors)
+
+    def _packed(self, sheets: list[Node]) -> _Pack | None:
+        """Columns in scratch, if they are many for the second cache and used by many rows."""
+        if len(self.folds) != 1:
+            return None
+        (fold,) = self.folds
+        column = self.emitter.bit(self.column)
+        (factor,) = (s for s in fold.src[0].src if self.emitter.mask(s) & column)
+        line = self.depth * factor.dtype.itemsize
+        total = self.width * line
+        for r in sheets:
+            total *= self.loops.extent(r)
+        rows = FAR_ROWS if self.width * line > 2 * self.target.level2 else PACKED_ROWS
+        near = total <= self.target.level2 // 4
+        if near or self.height < rows or self.width <= self.panel or self.panel * line > PACK:
+            return None
+        columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
+        share = max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))  # for threads to share
+        columns = max(self.panel, min(columns, -(-share // self.panel) * self.panel))
+        scratch = make(Local(next(self.axes), factor.dtype, self.depth * columns))
+        parts = [(self.column, 1), (self.corner, self.depth - 1), (self.block, -self.depth)]
+        step = self.panel
+        for r in reversed(fold.src[1:]):
+            parts.append((r, step))
+            step *= self.loops.extent(r)
+        return _Pack(factor, list(fold.src[1:]), scratch, self.emitter.index.sum(parts), columns)
+
+    def _epilogue(self) -> _Epilogue | None:
+        """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""
+        value = self.place.value
+        top = toposort((value,), enter=lambda n: not isinstance(n.op, Fold))
+        folds = [n for n in top if isinstance(n.op, Fold)]
+        if len(folds) != 1 or sum(isinstance(n.op, Elementwise) for n in top) < HEAVY:
+            return None
+        (fold,) = folds
+        both = self.emitter.bit(self.row) | self.emitter.bit(self.column)
+        if self.emitter.mask(fold) & both != both:
+            return None
+        scratch = make(Local(next(self.axes), fold.dtype, self.tile_rows * self.panel))
+        row = self._range(self.row)
+        parts = [(row, self.panel), (self.row, -self.panel), (self.column, 1), (self.corner, -1)]
+        held = load(scratch, self.emitter.index.sum(parts))
+        index, value = substitute((self.place.index, value), {fold: held, self.row: row})
+        return _Epilogue(fold, scratch, row, Place(self.place.pointer, index, value))
+
+    def _share(self, sheets: list[Node], wide: list[Node]) -> tuple[Node | None, Node | None]:
+        """The loop whose turns threads share: of sheets (whose bounds it gives), blocks of columns, or rows."""
+        work = self.height * self.width * self.depth
+        for r in (*sheets, *wide):
+            work *= self.loops.extent(r)
+        if work < SHARED or self.target.threads == 1:
+            return None, None
+        chunks = work // SHARED
+        if sheets and self.loops.extent(sheets[0]) >= 8:
+            return self.loops.chunk(self.loops.extent(sheets[0]), CHUNK * chunks, 1)
+        if self.pack is not None and self.width > 2 * self.pack.columns:
+            blocks = -(-self.width // self.pack.columns)
+            self.column_chunk = self.loops.chunk_of(self.width, -(-blocks // CHUNKS) * self.pack.columns)
+        elif self.pack is None and not wide and self.width >= 4 * self.panel and self.height < self.width:
+            self.column_chunk = self.loops.chunk(self.width, CHUNK * chunks, self.panel)
+        elif self.whole_rows >= 2 * self.tile_rows:
+            self.row_chunk = self.loops.chunk(self.whole_rows, CHUNK * chunks, self.tile_rows)
+        return None, None
+
+    # -- loops
+
+    def _packed_columns(self, pack: _Pack) -> None:
+        """Blocks of columns, each copied and then used by all rows."""
+        emitter, v = self.emitter, self.column
+        level = len(emitter.frames) - 1
+        start, end = self.column_chunk or (number(0), number(self.width))
+        stop = emitter.put(level, minimum(end, number(self.whole_columns)))
+
+        def copy(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                emitter.store(pack.scratch, pack.index, emitter.emit(pack.factor, instance), instance)
+
+        def over(panels: Across) -> None:
+            """Copy some columns, then compute with them."""
+
+            def copies(_: Node, carried: list[Node]) -> list[Node]:
+                panels(self._in_panel(copy))
+                return carried
+
+            self.loops.nest(pack.ranges, copies)
+            self._rows(lambda tile: panels(self._in_panel(tile)))
+
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            inner = len(emitter.frames) - 1
+            last = emitter.put(inner, minimum(emitter.put(inner, add(counter, number(pack.columns))), stop))
+            over(lambda body: self.loops.whole_vectors(v, counter, last, self.lanes, self.vectors, body))
+            return carried
+
+        def rest() -> None:
+            emitter.bound[self.block] = Binding(len(emitter.frames) - 1, number(self.whole_columns))
+            over(lambda body: self.loops.last_vectors(v, self.whole_columns, self.lanes, body))
+            del emitter.bound[self.block]
+
+        emitter.bit(self.block)
+        emitter.loop(start, stop, pack.columns, (), block, lambda f, c: (self.block, Binding(f, c)))
+        if self.whole_columns < self.width:
+            emitter.when(emitter.put(level, lt(number(self.whole_columns), end)), rest)
+
+    def _columns(self, wide: list[Node], tile: Body) -> None:
+        """A tile over all columns where they lie."""
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            body = self._in_panel(tile)
+            if self.column_chunk is None:
+                self.loops.vectors(self.column, self.lanes, self.vectors, body)
+            else:
+                self.loops.vectors_between(self.column, *self.column_chunk, self.lanes, self.vectors, body)
+            return carried
+
+        self.loops.nest(wide, run)
+
+    def _in_panel(self, body: Body) -> Body:
+        """A body run with the panel's first column known."""
+        emitter = self.emitter
+
+        def run(instances: list[Instance], lanes: int) -> None:
+            binding = emitter.bound[self.column]
+            emitter.bit(self.corner)
+            emitter.bound[self.corner] = Binding(binding.frame, binding.base)
+            body(instances, lanes)
+            del emitter.bound[self.corner]
+
+        return run
+
+    def _rows(self, across: Across) -> None:
+        """Blocks of rows that stay in the second cache, each with all columns; then the rows left over."""
+        emitter = self.emitter
+        line = self.depth * self.place.value.dtype.itemsize
+        rows = max(1, self.target.level2 // 4 // line // self.tile_rows) * self.tile_rows
+        begin, end = self.row_chunk or (number(0), number(self.whole_rows))
+
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            level = len(emitter.frames) - 1
+            stop = emitter.put(level, minimum(emitter.put(level, add(counter, number(rows))), end))
+            across(lambda instances, _: self._tiles(counter, stop, instances))
+            return carried
+
+        if self.row_chunk is None and self.whole_rows <= rows:
+            across(lambda instances, _: self._tiles(begin, end, instances))
+        else:
+            emitter.loop(begin, end, rows, (), block)
+        if self.whole_rows == self.height:
+            return
+        if self.row_chunk is None:
+            across(lambda instances, _: self._rest(instances))
+            return
+        last = emitter.put(0, eq(emitter.put(0, make(Chunk("end"))), number(self.loops.chunks)))
+        emitter.when(last, lambda: across(lambda instances, _: self._rest(instances)))
+
+    def _tiles(self, start: Node, stop: Node, instances: list[Instance]) -> None:
+        """Whole tiles of one panel."""
+        self._tile(start, stop, self.tile_rows, instances, once=False)
+
+    def _rest(self, instances: list[Instance]) -> None:
+        """The rows left over of one panel."""
+        self._tile(number(self.whole_rows), number(self.height), self.height - self.whole_rows, instances, once=True)
+
+    def _tile(self, start: Node, stop: Node, count: int, instances: list[Instance], *, once: bool) -> None:
+        """Tiles of `count` rows."""
+
+        def run(counter: Node, carried: list[Node]) -> list[Node]:
+            if self.apart is None:
+                self._finish(count, instances)
+            else:
+                self._finish_apart(self.apart, counter, count, instances)
+            return carried
+
+        self.emitter.loop(start, stop, count, (), run, lambda f, c: (self.row, Binding(f, c, count)), once=once)
+
+    def _finish(self, count: int, instances: list[Instance]) -> None:
+        """The values and stores of a tile."""
+        emitter, place = self.emitter, self.place
+        for m in range(count):
+            for instance in instances:
+                both = {**instance, self.row: m}
+                emitter.store(place.pointer, place.index, emitter.emit(place.value, both), both)
+
+    def _finish_apart(self, apart: _Epilogue, start: Node, count: int, instances: list[Instance]) -> None:
+        """A tile's sums into scratch, then the values and stores of one row after the other."""
+        emitter, place = self.emitter, apart.place
+        for m in range(count):
+            for u, instance in enumerate(instances):
+                value = emitter.emit(apart.fold, {**instance, self.row: m})
+                emitter.effect(make(STORE, apart.scratch, number(m * self.panel + u * self.lanes), value))
+
+        def row(_: Node, carried: list[Node]) -> list[Node]:
+            for instance in instances:
+                emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+            return carried
+
+        stop = emitter.put(len(emitter.frames) - 1, add(start, number(count)))
+        emitter.loop(start, stop, 1, (), row, lambda f, c: (apart.row, Binding(f, c)))

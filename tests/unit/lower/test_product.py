@@ -1,0 +1,94 @@
+"""Products keep to the registers, the caches and the stack; their blocks change no bit of a result."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from intaglio.core.target import Target
+from intaglio.lower.kernel import Lowered, lower
+from intaglio.lower.product import PACK, tile_shape
+from intaglio.ops.elementwise import mul
+from intaglio.ops.loop import Loop, sink
+from intaglio.ops.memory import Local
+from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.reduce import reduce
+from intaglio.render import llvm
+from intaglio.runtime.compiler import host_caches, host_target
+from tests.unit.lower.running import SIGNATURE, Operands, compiler
+
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
+
+
+def product(k: Operands, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Node:
+    """The kernel of out = a @ b."""
+    (m, depth), n = a.shape, b.shape[1]
+    left = expand(reshape(k.read(a), (m, 1, depth)), (m, n, depth))
+    right = expand(reshape(permute(k.read(b), (1, 0)), (1, n, depth)), (m, n, depth))
+    return sink(k.write(out, reduce("sum", mul(left, right), (2,))))
+
+
+def scratch(lowered: Lowered) -> int:
+    """Bytes of scratch that a kernel has on the stack."""
+    locals_ = {n for instruction in lowered.linear.src for n in instruction.src if isinstance(n.op, Local)}
+    return sum(n.op.size * n.dtype.itemsize for n in locals_ if isinstance(n.op, Local))
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 100])
+def test_tiles_fit_the_registers(vector_bytes: int, width: int) -> None:
+    target = Target(vector_bytes=vector_bytes)
+    for height in range(1, 200):
+        rows, vectors = tile_shape(height, width, target)
+        assert 1 <= rows <= height
+        assert 1 <= vectors <= max(1, width)
+        assert rows * vectors + vectors + 1 <= target.vector_registers
+
+
+def test_tiles_leave_no_rows_over_where_that_is_cheap() -> None:
+    target = Target(vector_bytes=64)
+    for height in (64, 96, 100, 128, 300, 512, 768, 1000, 1024, 4096):
+        rows, _ = tile_shape(height, 64, target)
+        assert height % rows == 0
+        assert rows >= 8
+
+
+@pytest.mark.parametrize(("m", "n", "depth"), [(100, 300, 70), (61, 1000, 150), (130, 97, 333), (19, 3000, 40)])
+def test_caches_and_threads_change_no_bit(m: int, n: int, depth: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, depth), np.float32), rng.standard_normal((depth, n), np.float32)
+    results: list[bytes] = []
+    for level2, threads in ((1 << 14, 1), (1 << 15, 4), (1 << 30, 1)):
+        target = replace(host_target(threads), level2=level2)
+        out = np.full((m, n), 99, np.float32)
+        k = Operands()
+        lowered = lower(product(k, a, b, out), target)
+        assert bool(scratch(lowered)) == (level2 < 1 << 30)
+        address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
+        slots = array("Q", (x.ctypes.data for x in k.arrays))
+        for chunk in reversed(range(lowered.chunks)):
+            SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+        np.testing.assert_allclose(out, a.astype(np.float64) @ b, atol=1e-4)
+        results.append(out.tobytes())
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("size", [512, 1024, 4096, 8192])
+def test_packed_columns_leave_room_on_the_stack(size: int) -> None:
+    k = Operands()
+    a = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (size, size), (size * 4, 4))
+    lowered = lower(product(k, a, a, a), host_target(2))
+    assert scratch(lowered) <= PACK
+    assert sum(isinstance(n.op, Loop) for n in lowered.linear.src) <= 8
+    assert len(lowered.linear.src) < 400
+
+
+def test_caches_of_the_host_are_in_order() -> None:
+    found = host_caches()
+    assert set(found) <= {"level1", "level2", "level3"}
+    assert sorted(found.values()) == [found[name] for name in sorted(found)]

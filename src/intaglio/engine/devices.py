@@ -176,7 +176,7 @@ class Interpreter(Device):
 
 
 class Disk(Device):
-    """Files as devices: bytes that are mapped, never computed on."""
+    """Files as devices: bytes that are mapped. Kernels of the CPU write them; no others are made there."""
 
     kind = "DISK"
 

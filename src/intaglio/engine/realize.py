@@ -16,6 +16,7 @@ from intaglio.engine.devices import Device, device_of
 from intaglio.ir.size import at
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.buffer import Buffer
+from intaglio.runtime.files import FileBuffer
 from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
@@ -65,11 +66,13 @@ def from_bytes(data: bytes | memoryview, device: str, *, table: bool = False) ->
 def buffer_of(ref: BufferRef) -> Buffer:
     """The bytes of a name.
 
-    Raises: InternalError if it has none.
+    Raises: InternalError if it has none; FileFormatError if they are a file's that was cut off.
     """
     found = ref.memory
     if not isinstance(found, Buffer):
         raise InternalError(f"engine: {ref} has no bytes. Please report it.")
+    if isinstance(found, FileBuffer):
+        found.check()
     return found
 
 

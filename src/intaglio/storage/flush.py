@@ -287,7 +287,7 @@ class Flush:
         outputs = [self._output(node) for node in self.nodes]
         self._save_readers()
         self.program.keep.update(self.homes.values())
-        self.program.pinned.update(ref for s, ref in self.homes.items() if s.pinned)
+        self.program.pinned.update(ref for s, ref in self.homes.items() if s.stays)
         return outputs
 
     def postpone(self, outputs: list[BufferRef]) -> tuple[Pending, list[BufferRef]]:
@@ -588,7 +588,7 @@ class Flush:
                     continue
                 match node.op:
                     case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
-                        fresh = engine.new_ref(view.nbytes, storage.device)
+                        fresh = engine.new_ref(view.nbytes, ref.device)
                         self.program.fresh.add(fresh)
                         self.program.keep.add(fresh)
                         self.program.floating.add(len(self.program.statements))
@@ -604,7 +604,7 @@ class Flush:
         if node is not None and _is_constant(node):
             node.place = None  # it can be computed again (and the kernels that are remembered hold such nodes)
         elif node is not None and node.place is not None and node.place[0] is ref:
-            fresh = engine.new_ref(node.nbytes, storage.device)
+            fresh = engine.new_ref(node.nbytes, ref.device)
             self.program.fresh.add(fresh)
             self.program.keep.add(fresh)
             self.program.floating.add(len(self.program.statements))

@@ -36,6 +36,7 @@ class Storage:
         "nbytes",
         "open",
         "origin",
+        "path",
         "pinned",
         "read_only",
         "recent",
@@ -53,12 +54,14 @@ class Storage:
         base: Node | None = None,
         ref: BufferRef | None = None,
         read_only: bool = False,
+        path: str | None = None,
     ) -> None:
         self.nbytes: Final = nbytes
         self.device: Final = device
         self.base: Node | None = base
         self.ref: BufferRef | None = ref
         self.read_only: bool = read_only
+        self.path: Final = path  # of the file that the bytes are, if they are one
         self.pinned: bool = False
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
         self.history: object | None = None
@@ -69,6 +72,11 @@ class Storage:
         self.sweep: int = 64
         self.recent: dict[View, weakref.ref[Node]] = {}
         self.skeletons: set[Skeleton] = set()
+
+    @property
+    def stays(self) -> bool:
+        """Whether the bytes may not move to another buffer."""
+        return self.pinned or self.path is not None
 
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
@@ -152,6 +160,11 @@ class Storage:
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""
+        if self.read_only and self.path is not None:
+            raise ReadOnlyError(
+                f"write: the tensor must be writable; {self.path} is open read-only. Open it with Tensor.empty(shape, "
+                f'dtype=..., device="DISK:{self.path}"), or write to a copy, .to("CPU")?'
+            )
         if self.read_only:
             raise ReadOnlyError("write: the tensor must be writable; it shares read-only memory. Write to a .clone()?")
         if view.has_internal_overlap():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from intaglio.core.config import config
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
-from intaglio.core.errors import IndexRangeError, ValueRangeError
+from intaglio.core.errors import DeviceError, IndexRangeError, ValueRangeError
 from intaglio.ir.node import living
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
@@ -99,6 +99,11 @@ class TensorBase(ScalarHandle):
     def device(self) -> str:
         """The name of the device that holds it."""
         return self._device
+
+    @property
+    def _near(self) -> str:
+        """The device of values that are made to be used with it: its own, or the CPU where it is a file."""
+        return "CPU" if self._device == "DISK" else self._device
 
     def to_node(self) -> Node:
         """A scalar expression as a node; the handle is a computed tensor from then on."""
@@ -328,7 +333,7 @@ def is_over_bound() -> bool:
 
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more nodes are pending than the bound allows (what nobody prints must not grow)."""
-    if is_over_bound():
+    if is_over_bound() and tensor._device != "DISK":
         flush_tensors((tensor,))
         _bound.nodes = living()
 
@@ -430,6 +435,12 @@ def _cast(skeleton: Skeleton, dtype: DType) -> Skeleton:
     return skeleton.children.get(key) or skeleton.extend(key, Cast(dtype), dtype, None, False)
 
 
+def check_computable(tensor: TensorBase) -> None:
+    """Raise where a value would be put into a file that no path names."""
+    if tensor._device == "DISK":
+        raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
+
+
 def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     """Compute tensors by one schedule: stored ones in their storages, computed ones into buffers of their own."""
     storages: list[Storage] = []
@@ -443,6 +454,7 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
         place = node.place
         if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
             continue
+        check_computable(tensor)
         computed.append(tensor)
         nodes.append(node)
     for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
@@ -460,6 +472,7 @@ def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
             continue
         node = tensor._node if tensor._node is not None else tensor.to_node()
         if node.place is None:
+            check_computable(tensor)
             computed.append((tensor, node))
     if not storages and not computed:
         return None

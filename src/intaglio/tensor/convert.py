@@ -16,9 +16,12 @@ from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const
 from intaglio.storage.flush import flush, waits_for
 from intaglio.storage.storage import Storage
+from intaglio.tensor import files
 from intaglio.tensor.gradients import DETACHED
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
@@ -158,11 +161,23 @@ def cast(self: Tensor, dtype: DType | str) -> Tensor:
 def to(self: Tensor, device: str | None) -> Tensor:
     """The values on another device (the tensor itself where it is there).
 
-    Raises: DeviceError if there is no such device.
+    Args:
+        device: `DISK:<path>` writes the values to a file now, which then has no other bytes; the tensor given is that
+            file, and may be written.
+    Raises: DeviceError if there is no such device; FileFormatError if the file cannot be written.
+    Examples:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "numbers"
+        >>> file = Tensor([1, 2], dtype=dtypes.uint8).to(f"DISK:{path}")
+        >>> list(path.read_bytes())
+        [1, 2]
     """
     if device is None:
         return self
     name = canonical(device)
+    path = files.path_of("to", device) if name == "DISK" and device.upper() != self._device else None
+    if path is not None:
+        return _to_file(self, path)
     if name == self._device:
         return self
     ref, view = bytes_of(self)
@@ -172,6 +187,17 @@ def to(self: Tensor, device: str | None) -> Tensor:
         device_of(name).copy(engine.buffer_of(ref), view, target)
         engine.adopt(made, target)
     return self.__class__._from_view(Storage(view.nbytes, name, ref=made), View.contiguous(view.dtype, view.shape))
+
+
+def _to_file(self: Tensor, path: Path) -> Tensor:
+    """The values written to a file. They are computed first: if that fails, the file is what it was."""
+    if self._device != "CPU":
+        return _to_file(self.to("CPU"), path)
+    ref, view = bytes_of(self)
+    kept = self.__class__._from_view(Storage(ref.nbytes, "CPU", ref=ref, read_only=True), view)
+    file = files.to_write(path, view.nbytes, exactly=True)
+    made = self.__class__._from_view(file, View.contiguous(view.dtype, view.shape))
+    return made.assign(kept).realize()
 
 
 def contiguous(self: Tensor) -> Tensor:
@@ -239,8 +265,8 @@ def ufunc_protocol(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **o
 
 
 def _stored(storage: Storage) -> tuple[Any, tuple[bytes, str]]:
-    """A storage in a pickle: its bytes and its device."""
-    return _restore_storage, (_contents(storage), storage.device)
+    """A storage in a pickle: its bytes and its device (memory, where it is a file)."""
+    return _restore_storage, (_contents(storage), "CPU" if storage.path is not None else storage.device)
 
 
 def _contents(storage: Storage) -> bytes:
@@ -274,8 +300,8 @@ def deepcopy(self: Tensor, memo: dict[Any, Any]) -> Tensor:
     storage, view = self._place()
     copied = memo.get(id(storage))
     if copied is None:
-        data = _contents(storage)
-        memo[id(storage)] = copied = _restore_storage(data, storage.device)
+        restore, kept = _stored(storage)
+        memo[id(storage)] = copied = restore(*kept)
     made = self.__class__._from_view(copied, view)
     if self.requires_grad and getattr(storage.history, "leaf", False):
         made.requires_grad_()

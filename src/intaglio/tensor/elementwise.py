@@ -96,7 +96,7 @@ def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float |
                 "Move one with .to()?"
             )
         return value._value()
-    return like.__class__(value, device=like._device)._value()  # pyright: ignore[reportCallIssue] -- a Tensor
+    return like.__class__(value, device=like._near)._value()  # pyright: ignore[reportCallIssue] -- a Tensor
 
 
 def join(name: str, x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:

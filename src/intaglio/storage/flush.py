@@ -73,6 +73,35 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
         return builder.postpone(outputs)
 
 
+def register_scalars() -> None:
+    """Make nodes of the scalar expressions that live, so that their storages know what they read."""
+    for reference in list(scalars):
+        handle = reference()
+        if handle is not None:
+            handle.to_node()
+    scalars.clear()
+
+
+def pin(storage: Storage) -> None:
+    """Share a storage's bytes with the outside from now on: they are up to date, and stay where they are.
+
+    What was read of them before is computed first, since the outside may write at any time.
+    """
+    with engine.lock:
+        register_scalars()
+        flush([other for other in list(pending) if any(storage in found.storages for found in other.skeletons)])
+        flush([storage])
+        living = [node for node in (reference() for reference in storage.live) if node is not None]
+        readers = {node: node for node in living if node.place is None}  # what others hold -> what it is now
+        origin = storage.origin() if storage.origin is not None else None
+        if origin is not None and origin.place is not None and origin.place[0] is storage.ref:
+            readers[origin] = storage.read(origin.place[1])
+        for node, ref in zip(readers, flush((), list(readers.values())), strict=True):
+            node.place = ref, View.contiguous(node.dtype, node.shape)
+        storage.origin = None
+        storage.pin()
+
+
 @dataclass(eq=False, slots=True)
 class Pending:
     """Kernels that were partitioned and have not run."""
@@ -275,11 +304,8 @@ class Flush:
 
     def build(self) -> list[BufferRef]:
         """The program; gives the buffer of each wanted node."""
-        for reference in list(scalars):
-            handle = reference()
-            if handle is not None and self.slice.stamps:
-                handle.to_node()
-        scalars.clear()
+        if self.slice.stamps:
+            register_scalars()
         self.own.update(_only_within(self.slice, self.nodes))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:

@@ -23,14 +23,16 @@ class Storage:
     """One mutable run of bytes on a device.
 
     `base` is version 0 while it is a computed value not yet in memory; `ref` names the bytes once they are. With
-    neither, the contents are undefined (and read as zeros). Entries of `log` are pending, in program order.
+    neither, the contents are undefined (and read as zeros). Entries of `log` are pending, in program order. The
+    bytes of a `pinned` storage are shared with the outside: reads are taken and writes applied before the statement
+    returns.
     """
 
     __slots__ = (
         "__weakref__",
+        "_history",
         "base",
         "device",
-        "history",
         "live",
         "log",
         "nbytes",
@@ -38,6 +40,7 @@ class Storage:
         "origin",
         "path",
         "pinned",
+        "plain",
         "read_only",
         "recent",
         "ref",
@@ -64,7 +67,8 @@ class Storage:
         self.path: Final = path  # of the file that the bytes are, if they are one
         self.pinned: bool = False
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
-        self.history: object | None = None
+        self._history: object | None = None
+        self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
         self.open: Segment | None = None
         self.sequence: int = 0
@@ -72,6 +76,22 @@ class Storage:
         self.sweep: int = 64
         self.recent: dict[View, weakref.ref[Node]] = {}
         self.skeletons: set[Skeleton] = set()
+
+    @property
+    def history(self) -> object | None:
+        """What gradients need of its past, if it is tracked."""
+        return self._history
+
+    @history.setter
+    def history(self, history: object | None) -> None:
+        self._history = history
+        self.plain = history is None and not self.pinned
+
+    def pin(self) -> None:
+        """Note that the bytes are shared with the outside from now on."""
+        self.pinned = True
+        self.plain = False
+        self.touch()
 
     @property
     def stays(self) -> bool:

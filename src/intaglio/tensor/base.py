@@ -150,7 +150,7 @@ class TensorBase(ScalarHandle):
         if found is None:
             storage, view = self._place()
             crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
-            shape = CROOKED if crooked or storage.pinned else view.shape
+            shape = CROOKED if crooked else view.shape
             found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
         return found
 
@@ -159,7 +159,7 @@ class TensorBase(ScalarHandle):
             element = self._element or self._elements()
             skeleton, offset, strides, shape = element
             storage = self._storage
-            if len(shape) == 1 and storage is not None and storage.history is None:
+            if len(shape) == 1 and storage is not None and storage.plain:
                 n = shape[0]
                 i: int = index
                 if i < 0:
@@ -173,7 +173,7 @@ class TensorBase(ScalarHandle):
                 element = self._element or self._elements()
                 skeleton, offset, strides, shape = element
                 storage = self._storage
-                if len(shape) == 2 and storage is not None and storage.history is None:
+                if len(shape) == 2 and storage is not None and storage.plain:
                     if i < 0:
                         i += shape[0]
                     if j < 0:
@@ -208,7 +208,7 @@ class TensorBase(ScalarHandle):
                     segment.numbers[i] = value
                     return
             element = self._element
-            if element is not None and kind is self.__class__ and storage.history is None and self._grad_state is None:
+            if element is not None and kind is self.__class__ and storage.plain and self._grad_state is None:
                 holes = value._holes
                 own, offset, strides, shape = element
                 if holes is not None and len(shape) == 1 and not storage.read_only and strides[0]:
@@ -226,11 +226,11 @@ class TensorBase(ScalarHandle):
         """Everything but a number into an open segment."""
         kind = value.__class__
         number = kind is int or kind is float
-        scalar = value if isinstance(value, TensorBase) and value._skeleton is not None else None
+        scalar = value if isinstance(value, TensorBase) and _is_scalar(value) else None
         if (number or scalar is not None) and self._grad_state is None:
             element = self._element or self._elements()
             place = _position(index, element[3])
-            if place is not None and self._storage is not None and self._storage.history is None:
+            if place is not None and self._storage is not None and self._storage.plain:
                 if scalar is not None:
                     self._write_scalar(element, place, scalar)
                 else:
@@ -354,12 +354,21 @@ def _position(index: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def holes_of(tensor: TensorBase) -> tuple[Hole, ...]:
-    """The holes of a scalar expression, or of an element as of now."""
+def _is_scalar(tensor: TensorBase) -> bool:
+    """Whether a tensor is a scalar expression, or an element that may be read later."""
+    if tensor._skeleton is None:
+        return False
+    return tensor._holes is not None or tensor._storage is None or tensor._storage.plain
+
+
+def holes_of(tensor: TensorBase) -> tuple[Hole, ...] | None:
+    """The holes of a scalar expression, or of an element as of now; None for one that must be read now."""
     if tensor._holes is not None:
         return tensor._holes
     storage = tensor._storage
     assert storage is not None
+    if not storage.plain:
+        return None
     storage.open = None
     return tensor._offset, storage.sequence
 
@@ -390,6 +399,8 @@ def scalar_binary(op: Op, x: T, other: object, *, swapped: bool = False, floats:
         if not found.dtype.is_float and not found.dtype.fits(other):  # pyright: ignore[reportArgumentType]
             return None
         own = holes_of(x)
+        if own is None:
+            return None
         holes: tuple[Hole, ...] = (other, *own) if swapped else (*own, other)  # pyright: ignore[reportAssignmentType]
     elif isinstance(other, TensorBase) and other._skeleton is not None and other._grad_state is None:
         right = other._skeleton
@@ -406,7 +417,10 @@ def scalar_binary(op: Op, x: T, other: object, *, swapped: bool = False, floats:
             source = _cast(left, dtype)
             found = source.extend(key, op, dtype, _cast(right, dtype), False)
             left.children[key] = found
-        holes = holes_of(x) + holes_of(other)
+        first, second = holes_of(x), holes_of(other)
+        if first is None or second is None:
+            return None
+        holes = first + second
         if len(holes) > LARGEST_HOLES:
             return None
     else:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.core.errors import DTypeError, GradError, InternalError, ShapeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical, device_of
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const
-from intaglio.storage.flush import flush, waits_for
+from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.gradients import DETACHED
+from intaglio.tensor.gradients import DETACHED, is_tracked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,13 +45,26 @@ def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
     return storage.ref, view
 
 
-def numpy(self: Tensor) -> np.ndarray[Any, Any]:
-    """The values as a NumPy array of its own. Computes them if need be.
+def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
+    """The values as a NumPy array. Computes them if need be.
 
+    Args:
+        copy: Whether the array has memory of its own. False gives one on the tensor's memory: from then on reads of the
+            tensor are taken, and writes to it are made, before their statement returns, so that each side sees what
+            the other writes. The array keeps the memory alive.
+    Raises: GradError if memory is to be shared of a tensor under gradients, which would not know of writes by others.
     Examples:
         >>> Tensor([1, 2]).numpy()
         array([1, 2])
+        >>> t = Tensor([1, 2])
+        >>> array = t.numpy(copy=False)
+        >>> array[0] = 5
+        >>> t[1] = 6
+        >>> t.tolist(), array.tolist()
+        ([5, 6], [5, 6])
     """
+    if not copy:
+        return _shared(self)
     node = self._node
     if self.numel() == 0:
         return np.empty(self.shape, self.dtype.numpy)
@@ -65,6 +78,27 @@ def numpy(self: Tensor) -> np.ndarray[Any, Any]:
         ref, view = bytes_of(self)
         memory = engine.buffer_of(ref)
         return np.array(np.ndarray(view.shape, view.dtype.numpy, memory.view(), view.offset, view.strides))
+
+
+def _shared(self: Tensor) -> np.ndarray[Any, Any]:
+    """An array on the tensor's memory; read-only where the memory is, or where two positions share a byte."""
+    if is_tracked(self):
+        raise GradError(
+            "numpy: memory is shared only of a tensor without gradients, which would not see what an array writes. "
+            "Use .detach().numpy(copy=False)?"
+        )
+    if self.numel() == 0:
+        return np.empty(self.shape, self.dtype.numpy)
+    storage, view = self._place()
+    with engine.lock:
+        pin(storage)
+        if storage.ref is None:
+            raise InternalError("numpy: the tensor has no bytes")
+        memory = np.asarray(engine.buffer_of(storage.ref))
+    array: np.ndarray[Any, Any] = np.ndarray(view.shape, view.dtype.numpy, memory, view.offset, view.strides)
+    if view.has_internal_overlap():
+        array.flags.writeable = False
+    return array
 
 
 def tolist(self: Tensor) -> Any:
@@ -86,11 +120,14 @@ def item(self: Tensor) -> int | float | bool:
 
 
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-    """NumPy's way to an array, which is always a copy."""
-    if copy is False:
-        raise ValueError("array: the array is always a copy. Leave copy out?")
-    array = numpy(self)
-    return array if dtype is None else array.astype(dtype)
+    """NumPy's way to an array: a copy, unless one is refused.
+
+    Raises: ValueError if a copy is refused and another dtype asked for.
+    """
+    if copy is False and dtype is not None and np.dtype(dtype) != self.dtype.numpy:
+        raise ValueError(f"array: another dtype is a copy; the tensor is {self.dtype.name}, {dtype} was asked for.")
+    array = numpy(self, copy=copy is not False)
+    return array if dtype is None or copy is False else array.astype(dtype)
 
 
 def bool_(self: Tensor) -> bool:

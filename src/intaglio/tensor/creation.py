@@ -331,5 +331,5 @@ def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
     writable = bool(array.flags.writeable)
     engine.adopt(ref, Buffer(int(array.__array_interface__["data"][0]), array.nbytes, array, read_only=not writable))
     storage = Storage(array.nbytes, "CPU", ref=ref, read_only=not writable)
-    storage.pinned = True
+    storage.pin()
     return cls._from_view(storage, View.contiguous(dtypes.from_numpy(array.dtype), array.shape))

@@ -173,7 +173,8 @@ def _binary_method(
                 holes = self._holes
                 if holes is None:
                     holes = holes_of(self)
-                return scalar(self, found, (other, *holes) if swapped else (*holes, other))
+                if holes is not None:
+                    return scalar(self, found, (other, *holes) if swapped else (*holes, other))
         if not _is_operand(other):
             if named:
                 raise DTypeError(f"{name}: the operand must be a tensor, array or number; got {type(other).__name__}.")

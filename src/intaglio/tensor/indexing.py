@@ -212,7 +212,7 @@ def getitem(self: Tensor, index: object) -> Tensor:
     storage, _ = self._place()
     if not parsed.arrays:
         return self._share(storage, parsed.view)
-    base = storage.read(parsed.view)
+    base = self._share(storage, parsed.view)._value()
     order, nodes, _ = _arranged(parsed)
     taken = take(permute(base, order), *nodes)
     rank = nodes[0].rank

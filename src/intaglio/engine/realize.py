@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config
 from intaglio.core.errors import InternalError
+from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
 from intaglio.engine.devices import Device, device_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from intaglio.engine.devices import Executable
     from intaglio.engine.plan import Plan
 
-lock: Final = threading.RLock()
+lock: Final = across_forks(threading.RLock(), Level.ENGINE)
 
 
 # -- buffers

@@ -17,6 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.errors import FileFormatError
+from intaglio.core.locks import Level, across_forks
 from intaglio.runtime.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class FileBuffer(Buffer):
 
 
 _mapped: Final[weakref.WeakSet[FileBuffer]] = weakref.WeakSet()
-_lock: Final = threading.Lock()
+_lock: Final = across_forks(threading.Lock(), Level.LEAF)
 
 
 def identify(path: Path) -> FileId | None:

@@ -17,7 +17,7 @@ from intaglio.ops.memory import BufferRef, Const
 from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.gradients import DETACHED, is_tracked
+from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -318,30 +318,60 @@ def _restore_storage(data: bytes, device: str) -> Storage:
     return Storage(len(data), device, ref=engine.from_bytes(data, device))
 
 
-def _restore(kind: type[Tensor], storage: Storage, dtype: DType, place: tuple[Any, Any, int], leaf: bool) -> Tensor:
-    """A tensor out of a pickle."""
+def _restore(
+    kind: type[Tensor],
+    storage: Storage,
+    dtype: DType,
+    place: tuple[Any, Any, int],
+    tracked: bool,
+    detached: bool = False,
+) -> Tensor:
+    """A tensor out of a pickle: a leaf, if gradients flowed through it."""
     shape, strides, offset = place
     made = kind._from_view(storage, View(dtype, shape, strides, offset))
-    return made.requires_grad_() if leaf else made
+    if detached:
+        made._grad_state = DETACHED
+    return made.requires_grad_() if tracked else made
 
 
 def reduce_(self: Tensor) -> tuple[Any, ...]:
-    """What a pickle keeps."""
+    """What a pickle keeps: the values, what is shared, and whether gradients are wanted (not how it was computed).
+
+    Examples:
+        >>> import pickle
+        >>> y = Tensor([1.0, 2.0], requires_grad=True) * 3
+        >>> again = pickle.loads(pickle.dumps(y))
+        >>> again.requires_grad, again.tolist()
+        (True, [3.0, 6.0])
+    """
     storage, view = self._place()
-    leaf = self.requires_grad and getattr(storage.history, "leaf", False)
-    return _restore, (self.__class__, storage, view.dtype, (view.shape, view.strides, view.offset), leaf)
+    tracked = is_tracked(self) and view.dtype.is_float
+    place = (view.shape, view.strides, view.offset)
+    return _restore, (self.__class__, storage, view.dtype, place, tracked, self._grad_state is DETACHED)
 
 
 def deepcopy(self: Tensor, memo: dict[Any, Any]) -> Tensor:
-    """A copy; tensors that share a storage share the copy of it."""
+    """A copy; tensors that share a storage share the copy of it. Its gradient, if there is one, is copied too.
+
+    Raises: GradError if the tensor was computed under gradients: a copy would not know from what.
+    """
+    if is_tracked(self) and not is_leaf(self):
+        raise GradError(
+            "deepcopy: a tensor that was computed under gradients has no copy of its own history. "
+            "Copy .detach(), or take .clone()?"
+        )
     storage, view = self._place()
     copied = memo.get(id(storage))
     if copied is None:
         restore, kept = _stored(storage)
         memo[id(storage)] = copied = restore(*kept)
     made = self.__class__._from_view(copied, view)
-    if self.requires_grad and getattr(storage.history, "leaf", False):
+    if self._grad_state is DETACHED:
+        made._grad_state = DETACHED
+    elif is_tracked(self) and view.dtype.is_float:
         made.requires_grad_()
+    if self.grad is not None:
+        made.grad = deepcopy(self.grad, memo)
     return made
 
 

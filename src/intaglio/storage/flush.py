@@ -644,17 +644,7 @@ class Flush:
         for storage, ref in self.homes.items():
             storage.ref = renamed.get(ref, ref)
             storage.base = None
-            stamp = self.slice.stamps.get(storage, 0)
-            log = storage.log
-            count = 0
-            while count < len(log) and log[count].sequence <= stamp:
-                count += 1
-            if storage.open is not None and storage.open.sequence <= stamp:
-                storage.open = None
-            del log[:count]
-            if not log:
-                storage.skeletons.clear()
-                pending.discard(storage)
+            storage.retire(self.slice.stamps.get(storage, 0))
         for reference, ref, view in self.saved:
             node = reference()
             if node is not None:

@@ -9,9 +9,11 @@ from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment, next_sequence
+from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Numbers, Segment, next_sequence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.core.dtypes import DType
     from intaglio.storage.skeleton import Hole, Skeleton
 
@@ -33,9 +35,11 @@ class Storage:
         "_history",
         "base",
         "device",
+        "last",
         "live",
         "log",
         "nbytes",
+        "numbers",
         "open",
         "origin",
         "path",
@@ -71,6 +75,8 @@ class Storage:
         self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
         self.open: Segment | None = None
+        self.last: Segment | None = None  # the newest one, open or not
+        self.numbers: int = 0  # how many those before it hold
         self.sequence: int = 0
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
@@ -166,17 +172,39 @@ class Storage:
         self.skeletons.add(skeleton)
         self.log.append(ElementEntry(sequence, dtype, offset, skeleton, holes))
 
-    def segment(self, view: View) -> Segment:
-        """A fresh open segment for numbers written through `view`; it closes at the next read or other write."""
+    def segment(self, view: View, limit: int) -> Segment:
+        """A fresh open segment for numbers written through `view`; it closes at the next read or other write.
+
+        It closes as well once it has `limit` numbers.
+        """
         self.check_writable(view)
+        if self.last is not None:
+            self.numbers += len(self.last.numbers)
         dtype = view.dtype
         floating = dtype.is_float
         lowest, highest = (0, -1) if floating or dtype.is_bool else (dtype.min, dtype.max)
-        made = Segment(self._stamp(), view, {}, lowest, highest, floating)
+        numbers: dict[int, int | float | bool] = {} if view.size < limit else Numbers(limit, _closing(self))
+        made = self.last = Segment(self._stamp(), view, numbers, lowest, highest, floating)
         self._forget(view)
         self.log.append(made)
         self.open = made
         return made
+
+    def retire(self, stamp: int) -> None:
+        """Drop the entries up to a stamp, which have been written."""
+        log = self.log
+        count = 0
+        while count < len(log) and log[count].sequence <= stamp:
+            count += 1
+        if self.open is not None and self.open.sequence <= stamp:
+            self.open = None
+        del log[:count]
+        if not log:
+            self.skeletons.clear()
+            pending.discard(self)
+        segments = [entry for entry in log if isinstance(entry, Segment)] if self.last is not None else []
+        self.last = segments.pop() if segments else None
+        self.numbers = sum(len(segment.numbers) for segment in segments)
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""
@@ -205,3 +233,15 @@ class Storage:
         for known in list(self.recent):
             if known.overlaps(view):
                 del self.recent[known]
+
+
+def _closing(storage: Storage) -> Callable[[], None]:
+    """What closes the open segment of a storage, without keeping it alive."""
+    reference = weakref.ref(storage)
+
+    def close() -> None:
+        found = reference()
+        if found is not None:
+            found.open = None
+
+    return close

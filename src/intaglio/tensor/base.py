@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
 from intaglio.core.errors import DeviceError, IndexRangeError, ValueRangeError
+from intaglio.core.trace import GlobalCounters
 from intaglio.ir.node import living
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
@@ -22,9 +23,10 @@ from intaglio.storage.flush import (
     scalars,
     waits_for,
 )
+from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
 from intaglio.storage.skeleton import Skeleton
-from intaglio.storage.storage import Storage
+from intaglio.storage.storage import Storage, pending
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node, Op
@@ -248,7 +250,10 @@ class TensorBase(ScalarHandle):
             )
         segment = storage.open
         if segment is None or segment.view is not view:
-            segment = storage.segment(view)
+            limit = max(1, config.journal_bytes // NUMBER)
+            if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
+                flush([storage])
+            segment = storage.segment(view, limit)
         position = 0
         for i, n in zip(place, view.shape, strict=True):
             position = position * n + i
@@ -290,11 +295,15 @@ class TensorBase(ScalarHandle):
 
 
 class _Bound:
-    """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look."""
+    """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look.
+
+    `others` are the bytes in use, when they were last looked at, that pending work did not hold.
+    """
 
     def __init__(self) -> None:
         self.nodes: int = 0
         self.calls: int = 0
+        self.others: int = 0
 
 
 _bound: Final = _Bound()
@@ -311,12 +320,18 @@ def _taken(storage: Storage, view: View) -> Node:
 
 
 def relieve(storage: Storage) -> None:
-    """Flush a storage with more pending entries than the bound, or in a program with more pending nodes.
+    """Flush a storage with more pending entries than the bounds allow, or in a program that holds more nodes or bytes.
 
     Writes to memory that is shared with the outside are made before the statement returns.
     """
-    if storage.pinned or len(storage.log) > config.journal_entries:
+    bounds = settings_now()
+    entries = len(storage.log)
+    if storage.pinned or entries > bounds.journal_entries or entries * ENTRY > bounds.journal_bytes:
         flush([storage])
+        return
+    heavy = too_heavy((), bounds.journal_bytes)
+    if heavy:
+        flush(heavy)
     elif is_over_bound():
         flush([storage])
         _bound.nodes = living()
@@ -331,9 +346,36 @@ def is_over_bound() -> bool:
     return living() - _bound.nodes > config.journal_nodes
 
 
+def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
+    """The storages whose entries hold buffers, where they and some values hold more bytes than the bound; else None.
+
+    What is held is counted only once the memory in use has grown by what the bound has left: so a look costs nothing,
+    and the walk through what is pending is paid for by the bytes that were allocated since the last.
+    """
+    used = GlobalCounters.mem_used
+    if used - _bound.others <= limit:
+        _bound.others = min(_bound.others, used)
+        return None
+    seen: set[Node] = set()
+    total = held(values, seen)
+    heavy: list[Storage] = []
+    for storage in list(pending):
+        own = held(payloads(storage), seen)
+        total += own
+        if own:
+            heavy.append(storage)
+    _bound.others = used - total
+    return heavy if total > limit else None
+
+
 def relieve_tensor(tensor: TensorBase) -> None:
-    """Compute a tensor where more nodes are pending than the bound allows (what nobody prints must not grow)."""
-    if is_over_bound() and tensor._device != "DISK":
+    """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
+    node = tensor._node
+    if node is None or tensor._device == "DISK":
+        return
+    heavy = too_heavy((node,), settings_now().journal_bytes)
+    if heavy is not None or is_over_bound():
+        flush(heavy or ())
         flush_tensors((tensor,))
         _bound.nodes = living()
 

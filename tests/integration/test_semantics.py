@@ -168,3 +168,12 @@ def test_a_leaf_cannot_be_written_while_gradients_are_tracked() -> None:
     with no_grad():
         w[0] = 3.0
     assert w.tolist() == [3.0, 2.0]
+
+
+def test_a_scalar_expression_keeps_its_value_across_a_flush_of_something_else() -> None:
+    t = Tensor([1.0, 2.0, 3.0]).realize()
+    scalar = t[1] * 10
+    Tensor.zeros(3).realize()
+    t[1] = 99
+    t.realize()
+    assert scalar.item() == 20

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from intaglio.core.errors import ConfigError
+from intaglio.core.locks import Level, across_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +71,7 @@ class _Override:
 
 
 _here: ContextVar[_Override | None] = ContextVar("intaglio_config", default=None)
-_setting_lock: Final = Lock()
+_setting_lock: Final = across_forks(Lock(), Level.LEAF)
 
 
 class _Process:

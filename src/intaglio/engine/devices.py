@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core import locks
 from intaglio.core.config import config
 from intaglio.core.errors import DeviceError
 from intaglio.core.target import Target
@@ -72,7 +73,7 @@ class Device:
         self.ran: Final[set[Executable]] = set()  # kernels that DEBUG has shown
         self.notes: Final[dict[Executable, str]] = {}  # what DEBUG has to say of kernels that are yet to run
         self._kernels: Final[OrderedDict[Node, Executable]] = OrderedDict()
-        self._lock: Final = threading.RLock()
+        self._lock: Final = locks.across_forks(threading.RLock(), locks.Level.DEVICE)
 
     @property
     def target(self) -> Target:
@@ -177,7 +178,7 @@ class Interpreter(Device):
 
 
 class Disk(Device):
-    """Files as devices: bytes that are mapped, never computed on."""
+    """Files as devices: bytes that are mapped. Kernels of the CPU write them; no others are made there."""
 
     kind = "DISK"
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config
 from intaglio.core.errors import InternalError
+from intaglio.core.locks import Level, across_forks
 from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
 from intaglio.engine.devices import Device, device_of, load
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.buffer import Buffer
+from intaglio.runtime.files import FileBuffer
 from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from intaglio.engine.devices import Executable
     from intaglio.engine.plan import Plan
 
-lock: Final = threading.RLock()
+lock: Final = across_forks(threading.RLock(), Level.ENGINE)
 
 
 # -- buffers
@@ -65,11 +67,13 @@ def from_bytes(data: bytes | memoryview, device: str, *, table: bool = False) ->
 def buffer_of(ref: BufferRef) -> Buffer:
     """The bytes of a name.
 
-    Raises: InternalError if it has none.
+    Raises: InternalError if it has none; FileFormatError if they are a file's that was cut off.
     """
     found = ref.memory
     if not isinstance(found, Buffer):
         raise InternalError(f"engine: {ref} has no bytes. Please report it.")
+    if isinstance(found, FileBuffer):
+        found.check()
     return found
 
 

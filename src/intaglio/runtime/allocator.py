@@ -8,6 +8,7 @@ from collections import deque
 from typing import Final
 
 from intaglio.core.errors import DeviceError
+from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime.pages import anonymous
 
@@ -42,7 +43,7 @@ class Allocator:
         self.used: int = 0
         self._free: Final[dict[int, list[tuple[object, int]]]] = {}
         self._kept: int = 0
-        self._lock: Final = threading.Lock()
+        self._lock: Final = across_forks(threading.Lock(), Level.LEAF)
 
     def allocate(self, nbytes: int) -> Block:
         """Bytes with undefined contents, aligned to a cache line.

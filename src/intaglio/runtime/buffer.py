@@ -25,6 +25,11 @@ class Buffer:
         view = memoryview(array).cast("B")
         return view.toreadonly() if self.read_only else view
 
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        """The bytes for NumPy, whose array keeps the buffer alive."""
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, self.read_only), "version": 3}
+
     def copy_in(self, data: bytes | memoryview) -> None:
         """Replace the bytes."""
         if len(data):

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.errors import InternalError
+from intaglio.core.locks import Level, across_forks
 from intaglio.core.target import Target
 from intaglio.runtime import elf
 
 if TYPE_CHECKING:
     from intaglio.runtime.disk_cache import DiskCache
 
-_lock: Final = threading.RLock()
+_lock: Final = across_forks(threading.RLock(), Level.COMPILER)
 _keep: Final[list[object]] = []  # loaded libraries live as long as the process: kernels are never unloaded
 
 

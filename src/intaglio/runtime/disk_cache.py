@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from intaglio.core.locks import Level, across_forks
+
 FRESH: Final = 3600.0  # seconds after its last noted use in which an entry's use is not noted again
 CHECK_EVERY: Final = 256  # writes between checks of the size
 
@@ -39,7 +41,7 @@ class DiskCache:
         """
         self.path: Final = folder / "kernels.sqlite3"
         self.limit: Final = limit
-        self._lock: Final = threading.Lock()
+        self._lock: Final = across_forks(threading.Lock(), Level.CACHE)
         self._writes: int = 0
         self._process: int = os.getpid()
         self._connection: sqlite3.Connection | None = None

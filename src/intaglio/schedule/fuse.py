@@ -494,7 +494,7 @@ def _joins(group: list[Statement], statement: Statement, written: set[BufferRef]
         isinstance(s, Write) and isinstance(s.value.op, (Scan, CopyTo)) for s in group
     ):
         return False
-    if first.ref.device != statement.ref.device or first.ref.device == "DISK":
+    if first.ref.device != statement.ref.device:
         return False
     reads = {
         n.op.ref

@@ -73,6 +73,35 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
         return builder.postpone(outputs)
 
 
+def register_scalars() -> None:
+    """Make nodes of the scalar expressions that live, so that their storages know what they read."""
+    for reference in list(scalars):
+        handle = reference()
+        if handle is not None:
+            handle.to_node()
+    scalars.clear()
+
+
+def pin(storage: Storage) -> None:
+    """Share a storage's bytes with the outside from now on: they are up to date, and stay where they are.
+
+    What was read of them before is computed first, since the outside may write at any time.
+    """
+    with engine.lock:
+        register_scalars()
+        flush([other for other in list(pending) if any(storage in found.storages for found in other.skeletons)])
+        flush([storage])
+        living = [node for node in (reference() for reference in storage.live) if node is not None]
+        readers = {node: node for node in living if node.place is None}  # what others hold -> what it is now
+        origin = storage.origin() if storage.origin is not None else None
+        if origin is not None and origin.place is not None and origin.place[0] is storage.ref:
+            readers[origin] = storage.read(origin.place[1])
+        for node, ref in zip(readers, flush((), list(readers.values())), strict=True):
+            node.place = ref, View.contiguous(node.dtype, node.shape)
+        storage.origin = None
+        storage.pin()
+
+
 @dataclass(eq=False, slots=True)
 class Pending:
     """Kernels that were partitioned and have not run."""
@@ -277,11 +306,8 @@ class Flush:
 
     def build(self) -> list[BufferRef]:
         """The program; gives the buffer of each wanted node."""
-        for reference in list(scalars):
-            handle = reference()
-            if handle is not None and self.slice.stamps:
-                handle.to_node()
-        scalars.clear()
+        if self.slice.stamps:
+            register_scalars()
         self.own.update(_only_within(self.slice, self.nodes))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
@@ -289,7 +315,7 @@ class Flush:
         outputs = [self._output(node) for node in self.nodes]
         self._save_readers()
         self.program.keep.update(self.homes.values())
-        self.program.pinned.update(ref for s, ref in self.homes.items() if s.pinned)
+        self.program.pinned.update(ref for s, ref in self.homes.items() if s.stays)
         return outputs
 
     def postpone(self, outputs: list[BufferRef]) -> tuple[Pending, list[BufferRef]]:
@@ -588,7 +614,7 @@ class Flush:
                     continue
                 match node.op:
                     case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
-                        fresh = engine.new_ref(view.nbytes, storage.device)
+                        fresh = engine.new_ref(view.nbytes, ref.device)
                         self.program.fresh.add(fresh)
                         self.program.keep.add(fresh)
                         self.program.floating.add(len(self.program.statements))
@@ -604,7 +630,7 @@ class Flush:
         if node is not None and _is_constant(node):
             node.place = None  # it can be computed again (and the kernels that are remembered hold such nodes)
         elif node is not None and node.place is not None and node.place[0] is ref:
-            fresh = engine.new_ref(node.nbytes, storage.device)
+            fresh = engine.new_ref(node.nbytes, ref.device)
             self.program.fresh.add(fresh)
             self.program.keep.add(fresh)
             self.program.floating.add(len(self.program.statements))
@@ -618,17 +644,7 @@ class Flush:
         for storage, ref in self.homes.items():
             storage.ref = renamed.get(ref, ref)
             storage.base = None
-            stamp = self.slice.stamps.get(storage, 0)
-            log = storage.log
-            count = 0
-            while count < len(log) and log[count].sequence <= stamp:
-                count += 1
-            if storage.open is not None and storage.open.sequence <= stamp:
-                storage.open = None
-            del log[:count]
-            if not log:
-                storage.skeletons.clear()
-                pending.discard(storage)
+            storage.retire(self.slice.stamps.get(storage, 0))
         for reference, ref, view in self.saved:
             node = reference()
             if node is not None:

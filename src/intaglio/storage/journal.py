@@ -7,12 +7,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.storage.skeleton import Hole, Skeleton
 
 next_sequence: Final = itertools.count(1).__next__
+
+
+class Numbers(dict[int, "int | float | bool"]):
+    """The numbers of a segment that may grow past the bound on bytes: it says so once there are `limit` of them."""
+
+    __slots__ = ("_full", "_limit")
+
+    def __init__(self, limit: int, full: Callable[[], None]) -> None:
+        super().__init__()
+        self._limit: Final = limit
+        self._full: Final = full
+
+    def __setitem__(self, position: int, number: float) -> None:
+        super().__setitem__(position, number)
+        if len(self) >= self._limit:
+            self._full()
 
 
 @dataclass(slots=True)

@@ -9,9 +9,11 @@ from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment, next_sequence
+from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Numbers, Segment, next_sequence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.core.dtypes import DType
     from intaglio.storage.skeleton import Hole, Skeleton
 
@@ -23,20 +25,26 @@ class Storage:
     """One mutable run of bytes on a device.
 
     `base` is version 0 while it is a computed value not yet in memory; `ref` names the bytes once they are. With
-    neither, the contents are undefined (and read as zeros). Entries of `log` are pending, in program order.
+    neither, the contents are undefined (and read as zeros). Entries of `log` are pending, in program order. The
+    bytes of a `pinned` storage are shared with the outside: reads are taken and writes applied before the statement
+    returns.
     """
 
     __slots__ = (
         "__weakref__",
+        "_history",
         "base",
         "device",
-        "history",
+        "last",
         "live",
         "log",
         "nbytes",
+        "numbers",
         "open",
         "origin",
+        "path",
         "pinned",
+        "plain",
         "read_only",
         "recent",
         "ref",
@@ -53,22 +61,48 @@ class Storage:
         base: Node | None = None,
         ref: BufferRef | None = None,
         read_only: bool = False,
+        path: str | None = None,
     ) -> None:
         self.nbytes: Final = nbytes
         self.device: Final = device
         self.base: Node | None = base
         self.ref: BufferRef | None = ref
         self.read_only: bool = read_only
+        self.path: Final = path  # of the file that the bytes are, if they are one
         self.pinned: bool = False
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
-        self.history: object | None = None
+        self._history: object | None = None
+        self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
         self.open: Segment | None = None
+        self.last: Segment | None = None  # the newest one, open or not
+        self.numbers: int = 0  # how many those before it hold
         self.sequence: int = 0
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
         self.recent: dict[View, weakref.ref[Node]] = {}
         self.skeletons: set[Skeleton] = set()
+
+    @property
+    def history(self) -> object | None:
+        """What gradients need of its past, if it is tracked."""
+        return self._history
+
+    @history.setter
+    def history(self, history: object | None) -> None:
+        self._history = history
+        self.plain = history is None and not self.pinned
+
+    def pin(self) -> None:
+        """Note that the bytes are shared with the outside from now on."""
+        self.pinned = True
+        self.plain = False
+        self.touch()
+
+    @property
+    def stays(self) -> bool:
+        """Whether the bytes may not move to another buffer."""
+        return self.pinned or self.path is not None
 
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
@@ -138,20 +172,47 @@ class Storage:
         self.skeletons.add(skeleton)
         self.log.append(ElementEntry(sequence, dtype, offset, skeleton, holes))
 
-    def segment(self, view: View) -> Segment:
-        """A fresh open segment for numbers written through `view`; it closes at the next read or other write."""
+    def segment(self, view: View, limit: int) -> Segment:
+        """A fresh open segment for numbers written through `view`; it closes at the next read or other write.
+
+        It closes as well once it has `limit` numbers.
+        """
         self.check_writable(view)
+        if self.last is not None:
+            self.numbers += len(self.last.numbers)
         dtype = view.dtype
         floating = dtype.is_float
         lowest, highest = (0, -1) if floating or dtype.is_bool else (dtype.min, dtype.max)
-        made = Segment(self._stamp(), view, {}, lowest, highest, floating)
+        numbers: dict[int, int | float | bool] = {} if view.size < limit else Numbers(limit, _closing(self))
+        made = self.last = Segment(self._stamp(), view, numbers, lowest, highest, floating)
         self._forget(view)
         self.log.append(made)
         self.open = made
         return made
 
+    def retire(self, stamp: int) -> None:
+        """Drop the entries up to a stamp, which have been written."""
+        log = self.log
+        count = 0
+        while count < len(log) and log[count].sequence <= stamp:
+            count += 1
+        if self.open is not None and self.open.sequence <= stamp:
+            self.open = None
+        del log[:count]
+        if not log:
+            self.skeletons.clear()
+            pending.discard(self)
+        segments = [entry for entry in log if isinstance(entry, Segment)] if self.last is not None else []
+        self.last = segments.pop() if segments else None
+        self.numbers = sum(len(segment.numbers) for segment in segments)
+
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""
+        if self.read_only and self.path is not None:
+            raise ReadOnlyError(
+                f"write: the tensor must be writable; {self.path} is open read-only. Open it with Tensor.empty(shape, "
+                f'dtype=..., device="DISK:{self.path}"), or write to a copy, .to("CPU")?'
+            )
         if self.read_only:
             raise ReadOnlyError("write: the tensor must be writable; it shares read-only memory. Write to a .clone()?")
         if view.has_internal_overlap():
@@ -172,3 +233,15 @@ class Storage:
         for known in list(self.recent):
             if known.overlaps(view):
                 del self.recent[known]
+
+
+def _closing(storage: Storage) -> Callable[[], None]:
+    """What closes the open segment of a storage, without keeping it alive."""
+    reference = weakref.ref(storage)
+
+    def close() -> None:
+        found = reference()
+        if found is not None:
+            found.open = None
+
+    return close

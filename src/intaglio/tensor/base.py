@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
-from intaglio.core.errors import IndexRangeError, ValueRangeError
+from intaglio.core.errors import DeviceError, IndexRangeError, ValueRangeError
+from intaglio.core.trace import GlobalCounters
 from intaglio.ir.node import living
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
@@ -22,9 +23,10 @@ from intaglio.storage.flush import (
     scalars,
     waits_for,
 )
+from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
 from intaglio.storage.skeleton import Skeleton
-from intaglio.storage.storage import Storage
+from intaglio.storage.storage import Storage, pending
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node, Op
@@ -100,6 +102,11 @@ class TensorBase(ScalarHandle):
         """The name of the device that holds it."""
         return self._device
 
+    @property
+    def _near(self) -> str:
+        """The device of values that are made to be used with it: its own, or the CPU where it is a file."""
+        return "CPU" if self._device == "DISK" else self._device
+
     def to_node(self) -> Node:
         """A scalar expression as a node; the handle is a computed tensor from then on."""
         if self._node is None and self._holes is not None:
@@ -145,7 +152,7 @@ class TensorBase(ScalarHandle):
         if found is None:
             storage, view = self._place()
             crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
-            shape = CROOKED if crooked or storage.pinned else view.shape
+            shape = CROOKED if crooked else view.shape
             found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
         return found
 
@@ -154,7 +161,7 @@ class TensorBase(ScalarHandle):
             element = self._element or self._elements()
             skeleton, offset, strides, shape = element
             storage = self._storage
-            if len(shape) == 1 and storage is not None and storage.history is None:
+            if len(shape) == 1 and storage is not None and storage.plain:
                 n = shape[0]
                 i: int = index
                 if i < 0:
@@ -168,7 +175,7 @@ class TensorBase(ScalarHandle):
                 element = self._element or self._elements()
                 skeleton, offset, strides, shape = element
                 storage = self._storage
-                if len(shape) == 2 and storage is not None and storage.history is None:
+                if len(shape) == 2 and storage is not None and storage.plain:
                     if i < 0:
                         i += shape[0]
                     if j < 0:
@@ -203,7 +210,7 @@ class TensorBase(ScalarHandle):
                     segment.numbers[i] = value
                     return
             element = self._element
-            if element is not None and kind is self.__class__ and storage.history is None and self._grad_state is None:
+            if element is not None and kind is self.__class__ and storage.plain and self._grad_state is None:
                 holes = value._holes
                 own, offset, strides, shape = element
                 if holes is not None and len(shape) == 1 and not storage.read_only and strides[0]:
@@ -221,11 +228,11 @@ class TensorBase(ScalarHandle):
         """Everything but a number into an open segment."""
         kind = value.__class__
         number = kind is int or kind is float
-        scalar = value if isinstance(value, TensorBase) and value._skeleton is not None else None
+        scalar = value if isinstance(value, TensorBase) and _is_scalar(value) else None
         if (number or scalar is not None) and self._grad_state is None:
             element = self._element or self._elements()
             place = _position(index, element[3])
-            if place is not None and self._storage is not None and self._storage.history is None:
+            if place is not None and self._storage is not None and self._storage.plain:
                 if scalar is not None:
                     self._write_scalar(element, place, scalar)
                 else:
@@ -243,7 +250,10 @@ class TensorBase(ScalarHandle):
             )
         segment = storage.open
         if segment is None or segment.view is not view:
-            segment = storage.segment(view)
+            limit = max(1, config.journal_bytes // NUMBER)
+            if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
+                flush([storage])
+            segment = storage.segment(view, limit)
         position = 0
         for i, n in zip(place, view.shape, strict=True):
             position = position * n + i
@@ -285,11 +295,15 @@ class TensorBase(ScalarHandle):
 
 
 class _Bound:
-    """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look."""
+    """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look.
+
+    `others` are the bytes in use, when they were last looked at, that pending work did not hold.
+    """
 
     def __init__(self) -> None:
         self.nodes: int = 0
         self.calls: int = 0
+        self.others: int = 0
 
 
 _bound: Final = _Bound()
@@ -306,12 +320,18 @@ def _taken(storage: Storage, view: View) -> Node:
 
 
 def relieve(storage: Storage) -> None:
-    """Flush a storage with more pending entries than the bound, or in a program with more pending nodes.
+    """Flush a storage with more pending entries than the bounds allow, or in a program that holds more nodes or bytes.
 
     Writes to memory that is shared with the outside are made before the statement returns.
     """
-    if storage.pinned or len(storage.log) > config.journal_entries:
+    bounds = settings_now()
+    entries = len(storage.log)
+    if storage.pinned or entries > bounds.journal_entries or entries * ENTRY > bounds.journal_bytes:
         flush([storage])
+        return
+    heavy = too_heavy((), bounds.journal_bytes)
+    if heavy:
+        flush(heavy)
     elif is_over_bound():
         flush([storage])
         _bound.nodes = living()
@@ -326,9 +346,36 @@ def is_over_bound() -> bool:
     return living() - _bound.nodes > config.journal_nodes
 
 
+def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
+    """The storages whose entries hold buffers, where they and some values hold more bytes than the bound; else None.
+
+    What is held is counted only once the memory in use has grown by what the bound has left: so a look costs nothing,
+    and the walk through what is pending is paid for by the bytes that were allocated since the last.
+    """
+    used = GlobalCounters.mem_used
+    if used - _bound.others <= limit:
+        _bound.others = min(_bound.others, used)
+        return None
+    seen: set[Node] = set()
+    total = held(values, seen)
+    heavy: list[Storage] = []
+    for storage in list(pending):
+        own = held(payloads(storage), seen)
+        total += own
+        if own:
+            heavy.append(storage)
+    _bound.others = used - total
+    return heavy if total > limit else None
+
+
 def relieve_tensor(tensor: TensorBase) -> None:
-    """Compute a tensor where more nodes are pending than the bound allows (what nobody prints must not grow)."""
-    if is_over_bound():
+    """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
+    node = tensor._node
+    if node is None or tensor._device == "DISK":
+        return
+    heavy = too_heavy((node,), settings_now().journal_bytes)
+    if heavy is not None or is_over_bound():
+        flush(heavy or ())
         flush_tensors((tensor,))
         _bound.nodes = living()
 
@@ -349,12 +396,21 @@ def _position(index: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def holes_of(tensor: TensorBase) -> tuple[Hole, ...]:
-    """The holes of a scalar expression, or of an element as of now."""
+def _is_scalar(tensor: TensorBase) -> bool:
+    """Whether a tensor is a scalar expression, or an element that may be read later."""
+    if tensor._skeleton is None:
+        return False
+    return tensor._holes is not None or tensor._storage is None or tensor._storage.plain
+
+
+def holes_of(tensor: TensorBase) -> tuple[Hole, ...] | None:
+    """The holes of a scalar expression, or of an element as of now; None for one that must be read now."""
     if tensor._holes is not None:
         return tensor._holes
     storage = tensor._storage
     assert storage is not None
+    if not storage.plain:
+        return None
     storage.open = None
     return tensor._offset, storage.sequence
 
@@ -385,6 +441,8 @@ def scalar_binary(op: Op, x: T, other: object, *, swapped: bool = False, floats:
         if not found.dtype.is_float and not found.dtype.fits(other):  # pyright: ignore[reportArgumentType]
             return None
         own = holes_of(x)
+        if own is None:
+            return None
         holes: tuple[Hole, ...] = (other, *own) if swapped else (*own, other)  # pyright: ignore[reportAssignmentType]
     elif isinstance(other, TensorBase) and other._skeleton is not None and other._grad_state is None:
         right = other._skeleton
@@ -401,7 +459,10 @@ def scalar_binary(op: Op, x: T, other: object, *, swapped: bool = False, floats:
             source = _cast(left, dtype)
             found = source.extend(key, op, dtype, _cast(right, dtype), False)
             left.children[key] = found
-        holes = holes_of(x) + holes_of(other)
+        first, second = holes_of(x), holes_of(other)
+        if first is None or second is None:
+            return None
+        holes = first + second
         if len(holes) > LARGEST_HOLES:
             return None
     else:
@@ -430,6 +491,12 @@ def _cast(skeleton: Skeleton, dtype: DType) -> Skeleton:
     return skeleton.children.get(key) or skeleton.extend(key, Cast(dtype), dtype, None, False)
 
 
+def check_computable(tensor: TensorBase) -> None:
+    """Raise where a value would be put into a file that no path names."""
+    if tensor._device == "DISK":
+        raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
+
+
 def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     """Compute tensors by one schedule: stored ones in their storages, computed ones into buffers of their own."""
     storages: list[Storage] = []
@@ -443,6 +510,7 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
         place = node.place
         if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
             continue
+        check_computable(tensor)
         computed.append(tensor)
         nodes.append(node)
     for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
@@ -460,6 +528,7 @@ def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
             continue
         node = tensor._node if tensor._node is not None else tensor.to_node()
         if node.place is None:
+            check_computable(tensor)
             computed.append((tensor, node))
     if not storages and not computed:
         return None

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.core.errors import DTypeError, GradError, InternalError, ShapeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical, device_of
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const
-from intaglio.storage.flush import flush, waits_for
+from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
-from intaglio.tensor.gradients import DETACHED
+from intaglio.tensor import files
+from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
@@ -42,13 +45,26 @@ def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
     return storage.ref, view
 
 
-def numpy(self: Tensor) -> np.ndarray[Any, Any]:
-    """The values as a NumPy array of its own. Computes them if need be.
+def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
+    """The values as a NumPy array. Computes them if need be.
 
+    Args:
+        copy: Whether the array has memory of its own. False gives one on the tensor's memory: from then on reads of the
+            tensor are taken, and writes to it are made, before their statement returns, so that each side sees what
+            the other writes. The array keeps the memory alive.
+    Raises: GradError if memory is to be shared of a tensor under gradients, which would not know of writes by others.
     Examples:
         >>> Tensor([1, 2]).numpy()
         array([1, 2])
+        >>> t = Tensor([1, 2])
+        >>> array = t.numpy(copy=False)
+        >>> array[0] = 5
+        >>> t[1] = 6
+        >>> t.tolist(), array.tolist()
+        ([5, 6], [5, 6])
     """
+    if not copy:
+        return _shared(self)
     node = self._node
     if self.numel() == 0:
         return np.empty(self.shape, self.dtype.numpy)
@@ -62,6 +78,27 @@ def numpy(self: Tensor) -> np.ndarray[Any, Any]:
         ref, view = bytes_of(self)
         memory = engine.buffer_of(ref)
         return np.array(np.ndarray(view.shape, view.dtype.numpy, memory.view(), view.offset, view.strides))
+
+
+def _shared(self: Tensor) -> np.ndarray[Any, Any]:
+    """An array on the tensor's memory; read-only where the memory is, or where two positions share a byte."""
+    if is_tracked(self):
+        raise GradError(
+            "numpy: memory is shared only of a tensor without gradients, which would not see what an array writes. "
+            "Use .detach().numpy(copy=False)?"
+        )
+    if self.numel() == 0:
+        return np.empty(self.shape, self.dtype.numpy)
+    storage, view = self._place()
+    with engine.lock:
+        pin(storage)
+        if storage.ref is None:
+            raise InternalError("numpy: the tensor has no bytes")
+        memory = np.asarray(engine.buffer_of(storage.ref))
+    array: np.ndarray[Any, Any] = np.ndarray(view.shape, view.dtype.numpy, memory, view.offset, view.strides)
+    if view.has_internal_overlap():
+        array.flags.writeable = False
+    return array
 
 
 def tolist(self: Tensor) -> Any:
@@ -83,11 +120,14 @@ def item(self: Tensor) -> int | float | bool:
 
 
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-    """NumPy's way to an array, which is always a copy."""
-    if copy is False:
-        raise ValueError("array: the array is always a copy. Leave copy out?")
-    array = numpy(self)
-    return array if dtype is None else array.astype(dtype)
+    """NumPy's way to an array: a copy, unless one is refused.
+
+    Raises: ValueError if a copy is refused and another dtype asked for.
+    """
+    if copy is False and dtype is not None and np.dtype(dtype) != self.dtype.numpy:
+        raise ValueError(f"array: another dtype is a copy; the tensor is {self.dtype.name}, {dtype} was asked for.")
+    array = numpy(self, copy=copy is not False)
+    return array if dtype is None or copy is False else array.astype(dtype)
 
 
 def bool_(self: Tensor) -> bool:
@@ -158,11 +198,23 @@ def cast(self: Tensor, dtype: DType | str) -> Tensor:
 def to(self: Tensor, device: str | None) -> Tensor:
     """The values on another device (the tensor itself where it is there).
 
-    Raises: DeviceError if there is no such device.
+    Args:
+        device: `DISK:<path>` writes the values to a file now, which then has no other bytes; the tensor given is that
+            file, and may be written.
+    Raises: DeviceError if there is no such device; FileFormatError if the file cannot be written.
+    Examples:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "numbers"
+        >>> file = Tensor([1, 2], dtype=dtypes.uint8).to(f"DISK:{path}")
+        >>> list(path.read_bytes())
+        [1, 2]
     """
     if device is None:
         return self
     name = canonical(device)
+    path = files.path_of("to", device) if name == "DISK" and device.upper() != self._device else None
+    if path is not None:
+        return _to_file(self, path)
     if name == self._device:
         return self
     ref, view = bytes_of(self)
@@ -172,6 +224,17 @@ def to(self: Tensor, device: str | None) -> Tensor:
         device_of(name).copy(engine.buffer_of(ref), view, target)
         engine.adopt(made, target)
     return self.__class__._from_view(Storage(view.nbytes, name, ref=made), View.contiguous(view.dtype, view.shape))
+
+
+def _to_file(self: Tensor, path: Path) -> Tensor:
+    """The values written to a file. They are computed first: if that fails, the file is what it was."""
+    if self._device != "CPU":
+        return _to_file(self.to("CPU"), path)
+    ref, view = bytes_of(self)
+    kept = self.__class__._from_view(Storage(ref.nbytes, "CPU", ref=ref, read_only=True), view)
+    file = files.to_write(path, view.nbytes, exactly=True)
+    made = self.__class__._from_view(file, View.contiguous(view.dtype, view.shape))
+    return made.assign(kept).realize()
 
 
 def contiguous(self: Tensor) -> Tensor:
@@ -239,8 +302,8 @@ def ufunc_protocol(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **o
 
 
 def _stored(storage: Storage) -> tuple[Any, tuple[bytes, str]]:
-    """A storage in a pickle: its bytes and its device."""
-    return _restore_storage, (_contents(storage), storage.device)
+    """A storage in a pickle: its bytes and its device (memory, where it is a file)."""
+    return _restore_storage, (_contents(storage), "CPU" if storage.path is not None else storage.device)
 
 
 def _contents(storage: Storage) -> bytes:
@@ -255,30 +318,60 @@ def _restore_storage(data: bytes, device: str) -> Storage:
     return Storage(len(data), device, ref=engine.from_bytes(data, device))
 
 
-def _restore(kind: type[Tensor], storage: Storage, dtype: DType, place: tuple[Any, Any, int], leaf: bool) -> Tensor:
-    """A tensor out of a pickle."""
+def _restore(
+    kind: type[Tensor],
+    storage: Storage,
+    dtype: DType,
+    place: tuple[Any, Any, int],
+    tracked: bool,
+    detached: bool = False,
+) -> Tensor:
+    """A tensor out of a pickle: a leaf, if gradients flowed through it."""
     shape, strides, offset = place
     made = kind._from_view(storage, View(dtype, shape, strides, offset))
-    return made.requires_grad_() if leaf else made
+    if detached:
+        made._grad_state = DETACHED
+    return made.requires_grad_() if tracked else made
 
 
 def reduce_(self: Tensor) -> tuple[Any, ...]:
-    """What a pickle keeps."""
+    """What a pickle keeps: the values, what is shared, and whether gradients are wanted (not how it was computed).
+
+    Examples:
+        >>> import pickle
+        >>> y = Tensor([1.0, 2.0], requires_grad=True) * 3
+        >>> again = pickle.loads(pickle.dumps(y))
+        >>> again.requires_grad, again.tolist()
+        (True, [3.0, 6.0])
+    """
     storage, view = self._place()
-    leaf = self.requires_grad and getattr(storage.history, "leaf", False)
-    return _restore, (self.__class__, storage, view.dtype, (view.shape, view.strides, view.offset), leaf)
+    tracked = is_tracked(self) and view.dtype.is_float
+    place = (view.shape, view.strides, view.offset)
+    return _restore, (self.__class__, storage, view.dtype, place, tracked, self._grad_state is DETACHED)
 
 
 def deepcopy(self: Tensor, memo: dict[Any, Any]) -> Tensor:
-    """A copy; tensors that share a storage share the copy of it."""
+    """A copy; tensors that share a storage share the copy of it. Its gradient, if there is one, is copied too.
+
+    Raises: GradError if the tensor was computed under gradients: a copy would not know from what.
+    """
+    if is_tracked(self) and not is_leaf(self):
+        raise GradError(
+            "deepcopy: a tensor that was computed under gradients has no copy of its own history. "
+            "Copy .detach(), or take .clone()?"
+        )
     storage, view = self._place()
     copied = memo.get(id(storage))
     if copied is None:
-        data = _contents(storage)
-        memo[id(storage)] = copied = _restore_storage(data, storage.device)
+        restore, kept = _stored(storage)
+        memo[id(storage)] = copied = restore(*kept)
     made = self.__class__._from_view(copied, view)
-    if self.requires_grad and getattr(storage.history, "leaf", False):
+    if self._grad_state is DETACHED:
+        made._grad_state = DETACHED
+    elif is_tracked(self) and view.dtype.is_float:
         made.requires_grad_()
+    if self.grad is not None:
+        made.grad = deepcopy(self.grad, memo)
     return made
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from intaglio.core.config import config
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.core.errors import DTypeError, FileFormatError, ShapeError, ValueRangeError
+from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical
 from intaglio.ir.view import View
@@ -20,6 +20,7 @@ from intaglio.ops.memory import BufferRef, const, iota
 from intaglio.ops.movement import expand, reshape
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.storage import Storage
+from intaglio.tensor import files
 from intaglio.tensor.elementwise import is_listed, is_tensor
 from intaglio.tensor.movement import flat_ints
 
@@ -34,9 +35,16 @@ if TYPE_CHECKING:
 def device_name(device: str | None) -> str:
     """A device's usual name; the default's when None.
 
-    Raises: DeviceError if there is no such device.
+    Raises: DeviceError if there is no such device, or it is a file (which `empty` and `to` take alone).
     """
-    return canonical(device if device is not None else str(config.device))
+    chosen = device if device is not None else str(config.device)
+    name = canonical(chosen)
+    if name == "DISK" and ":" in chosen:
+        raise DeviceError(
+            f'device: values are not made in a file; got "{chosen}". '
+            f'Open it with Tensor.empty(shape, device="{chosen}") and write to that, or move a tensor with .to()?'
+        )
+    return name
 
 
 def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None:
@@ -46,7 +54,8 @@ def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None
         adopt_node(self, ops.cast(node, dtype) if dtype is not None else node, device)
         return
     if isinstance(data, os.PathLike):
-        open_file(self, Path(data))  # pyright: ignore[reportUnknownArgumentType] -- of str or bytes
+        file = files.to_read(Path(data))  # pyright: ignore[reportUnknownArgumentType] -- of str or bytes
+        adopt_storage(self, file, View.contiguous(dtypes.uint8, (file.nbytes,)))
         return
     if isinstance(data, (bytes, bytearray, memoryview)):
         array: np.ndarray[Any, Any] = np.frombuffer(bytes(data), np.uint8)  # pyright: ignore[reportUnknownArgumentType] -- a view of anything
@@ -138,26 +147,6 @@ def _shape_of(data: Any, flat: list[Any]) -> tuple[int, ...]:
     return (len(data), *(next(iter(shapes)) if shapes else ()))
 
 
-def open_file(self: TensorBase, path: Path) -> None:
-    """Make a new handle hold a file's bytes, mapped: nothing is read until it is moved to a computing device.
-
-    Raises: FileFormatError if there is no such file.
-    """
-    import ctypes
-    import mmap
-
-    try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) if size else None
-    except OSError as error:
-        raise FileFormatError(f"file: {path} cannot be opened; {error.strerror}.") from error
-    address = ctypes.addressof(ctypes.c_char.from_buffer(mapped)) if mapped is not None else 0
-    ref = BufferRef(size, "DISK")
-    engine.adopt(ref, Buffer(address, size, mapped, read_only=True))
-    adopt_storage(self, Storage(size, "DISK", ref=ref, read_only=True), View.contiguous(dtypes.uint8, (size,)))
-
-
 # -- by rule
 
 
@@ -224,13 +213,29 @@ def empty(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor whose elements are whatever is there until they are written."""
+    """A tensor whose elements are whatever is there until they are written.
+
+    Args:
+        device: `DISK:<path>` opens a file to be written: it is made, or made longer, where there is need, and its bytes
+            are the elements (those of a longer file that follow stay as they are). Writes are pending like any others,
+            and are in the file after `realize`; those of a tensor that is gone by then are not made.
+    Raises: FileFormatError if the file cannot be opened or has no room.
+    Examples:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "counts"
+        >>> counts = Tensor.empty(4, dtype=dtypes.uint8, device=f"DISK:{path}")
+        >>> counts[1:3] = 7
+        >>> list(path.read_bytes()), list(counts.realize().numpy()) == list(path.read_bytes())
+        ([0, 0, 0, 0], True)
+    """
     extents = flat_ints(shape)
     if any(n < 0 for n in extents):
         raise ShapeError(f"empty: extents must not be negative; got {extents}.")
     chosen = dtype or dtypes.default_float
     view = View.contiguous(chosen, extents)
-    made = cls._from_view(Storage(view.nbytes, device_name(device)), view)
+    path = files.path_of("empty", device)
+    storage = Storage(view.nbytes, device_name(device)) if path is None else files.to_write(path, view.nbytes)
+    made = cls._from_view(storage, view)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -326,5 +331,5 @@ def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
     writable = bool(array.flags.writeable)
     engine.adopt(ref, Buffer(int(array.__array_interface__["data"][0]), array.nbytes, array, read_only=not writable))
     storage = Storage(array.nbytes, "CPU", ref=ref, read_only=not writable)
-    storage.pinned = True
+    storage.pin()
     return cls._from_view(storage, View.contiguous(dtypes.from_numpy(array.dtype), array.shape))

@@ -96,7 +96,7 @@ def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float |
                 "Move one with .to()?"
             )
         return value._value()
-    return like.__class__(value, device=like._device)._value()  # pyright: ignore[reportCallIssue] -- a Tensor
+    return like.__class__(value, device=like._near)._value()  # pyright: ignore[reportCallIssue] -- a Tensor
 
 
 def join(name: str, x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:
@@ -173,7 +173,8 @@ def _binary_method(
                 holes = self._holes
                 if holes is None:
                     holes = holes_of(self)
-                return scalar(self, found, (other, *holes) if swapped else (*holes, other))
+                if holes is not None:
+                    return scalar(self, found, (other, *holes) if swapped else (*holes, other))
         if not _is_operand(other):
             if named:
                 raise DTypeError(f"{name}: the operand must be a tensor, array or number; got {type(other).__name__}.")

@@ -91,7 +91,7 @@ def parse(self: Tensor, index: object) -> Parsed:
                 raise IndexRangeError(f"index: {part} is out of range for axis {own} of size {n}.")
             own += 1
             if advanced:
-                parsed.arrays[axis] = self.__class__(part % n, device=self._device)
+                parsed.arrays[axis] = self.__class__(part % n, device=self._near)
                 groups.append(axis)
                 axis += 1
             else:
@@ -125,7 +125,7 @@ def _positions(parsed: Parsed, part: Tensor, axis: int, named: int) -> list[Tens
 def _normal(self: Tensor, part: Any) -> Part:
     """A part as an int, slice, None, Ellipsis or tensor."""
     if isinstance(part, (bool, np.bool)):
-        return self.__class__(np.array(part), device=self._device)
+        return self.__class__(np.array(part), device=self._near)
     if part is None or isinstance(part, (int, slice, EllipsisType)):
         return part  # pyright: ignore[reportUnknownVariableType] -- a slice of anything
     if is_tensor(part):
@@ -133,14 +133,14 @@ def _normal(self: Tensor, part: Any) -> Part:
             raise DTypeError(
                 f"index: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?"
             )
-        return part if part._device == self._device else part.to(self._device)
+        return part if part._device == self._device else part.to(self._near)
     if isinstance(part, list) or is_array(part) or isinstance(part, range):
         array: np.ndarray[Any, Any] = np.asarray(_plain(part))
         if array.size == 0 and array.dtype.kind == "f":
             array = array.astype(np.int64)
         if array.dtype.kind not in "iub":
             raise DTypeError(f"index: positions must be integers or bool; got {array.dtype}.")
-        return self.__class__(array if array.dtype.kind == "b" else array.astype(np.int64), device=self._device)
+        return self.__class__(array if array.dtype.kind == "b" else array.astype(np.int64), device=self._near)
     return _whole(part)
 
 
@@ -187,7 +187,7 @@ def checked(index: Tensor, n: int, axis: int) -> Tensor:
             bad = known[(known < -n) | (known >= n)].reshape(-1)[0]
             raise IndexRangeError(f"index: {int(bad)} is out of range for axis {axis} of size {n}.")
         wrapped = np.where(known < 0, known + n, known)
-        return index.__class__(wrapped.astype(np.int64), device=index._device)
+        return index.__class__(wrapped.astype(np.int64), device=index._near)
     node = ops.cast(index._value(), dtypes.int64)
     site = user_site()
     bad_node = ops.or_(ops.lt(node, const(dtypes.int64, -n)), ops.le(const(dtypes.int64, n), node))
@@ -212,7 +212,7 @@ def getitem(self: Tensor, index: object) -> Tensor:
     storage, _ = self._place()
     if not parsed.arrays:
         return self._share(storage, parsed.view)
-    base = storage.read(parsed.view)
+    base = self._share(storage, parsed.view)._value()
     order, nodes, _ = _arranged(parsed)
     taken = take(permute(base, order), *nodes)
     rank = nodes[0].rank
@@ -257,9 +257,10 @@ def converted(self: Tensor, value: Any, dtype: DType) -> Node:
             )
         return const(dtype, value)
     if is_tensor(value):
-        return ops.cast(value.to(self._device)._value(), dtype)
+        moved = value if value._device == self._device else value.to(self._near)
+        return ops.cast(moved._value(), dtype)
     listed = isinstance(value, (list, tuple, range))  # their numbers must fit; those of arrays wrap
-    made = self.__class__(value, dtype=dtype if listed else None, device=self._device)
+    made = self.__class__(value, dtype=dtype if listed else None, device=self._near)
     return ops.cast(made._value(), dtype)
 
 
@@ -316,9 +317,9 @@ def _mask_of(self: Tensor, index: Any) -> Tensor | None:
         array: np.ndarray[Any, Any] = np.asarray(part)  # pyright: ignore[reportUnknownArgumentType] -- a list of anything
         if array.dtype.kind != "b":
             return None
-        part = self.__class__(array, device=self._device)
+        part = self.__class__(array, device=self._near)
     if is_tensor(part) and part.dtype.is_bool and part.shape and part.shape == self.shape[: part.ndim]:
-        return part.to(self._device)
+        return part if part._device == self._device else part.to(self._near)
     return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
+from intaglio.core.locks import Level, across_forks
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import reshape
@@ -32,7 +33,7 @@ class Generator:
     def __init__(self) -> None:
         self.seed: int = 0
         self.counter: int = 0
-        self._lock: Final = threading.Lock()
+        self._lock: Final = across_forks(threading.Lock(), Level.LEAF)
 
     def take(self, count: int) -> tuple[int, int]:
         """(seed, first counter) for numbers that nobody else gets."""

@@ -219,6 +219,7 @@ class Tensor(TensorBase):
         if (
             skeleton is not None
             and self._storage is not None
+            and self._storage.plain
             and isinstance(value, TensorBase)
             and value._holes is not None
         ):

@@ -177,3 +177,24 @@ def test_a_scalar_expression_keeps_its_value_across_a_flush_of_something_else() 
     t[1] = 99
     t.realize()
     assert scalar.item() == 20
+
+
+def test_a_constant_that_was_computed_on_one_device_is_computed_on_another() -> None:
+    kept = Tensor.arange(3).realize()
+    base, source, places = np.arange(6.0).reshape(2, 3), np.ones((1, 3)), np.array([[0, 1, 0]])
+    got = Tensor(base, device="PYTHON").scatter_reduce(
+        0, Tensor(places, device="PYTHON"), Tensor(source, device="PYTHON"), "sum"
+    )
+    assert got.device == "PYTHON"
+    assert got.tolist() == [[1, 1, 3], [3, 5, 5]]
+    assert kept.tolist() == [0, 1, 2]
+
+
+def test_a_constant_that_was_computed_is_no_copy_to_make_before_another_is_written() -> None:
+    kept = Tensor.zeros(1000).realize()
+    other = Tensor.zeros(1000).realize()
+    GlobalCounters.reset()
+    other[0] = 1
+    assert other.sum().item() == 1
+    assert GlobalCounters.global_mem == 4 + 4000 + 4
+    assert kept.sum().item() == 0

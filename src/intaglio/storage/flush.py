@@ -627,9 +627,7 @@ class Flush:
     def _save_origin(self, storage: Storage, ref: BufferRef) -> None:
         """Keep the computed value that the bytes were, where somebody still uses it."""
         node = storage.origin() if storage.origin is not None else None
-        if node is not None and _is_constant(node):
-            node.place = None  # it can be computed again (and the kernels that are remembered hold such nodes)
-        elif node is not None and node.place is not None and node.place[0] is ref:
+        if node is not None and node.place is not None and node.place[0] is ref:
             fresh = engine.new_ref(node.nbytes, ref.device)
             self.program.fresh.add(fresh)
             self.program.keep.add(fresh)
@@ -679,9 +677,19 @@ def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
     return {node for node in order if isinstance(node.op, Read) and node not in held}
 
 
-def _is_constant(root: Node) -> bool:
-    """Whether a value depends on no bytes."""
-    return not any(isinstance(node.op, (Buffer, Read, ReadAt)) for node in toposort((root,)))
+def is_constant(root: Node) -> bool:
+    """Whether a value depends on no bytes: it is one node on all devices, and can always be computed again."""
+    stack = [root]
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        if node.place is not None or isinstance(node.op, (Buffer, Read, ReadAt, Assign)):
+            return False
+        seen.add(node)
+        stack.extend(node.src)
+    return True
 
 
 def _references(order: list[Node], roots: list[Node]) -> dict[Node, int]:

@@ -18,6 +18,7 @@ from intaglio.storage.flush import (
     ScalarHandle,
     assign_of,
     flush,
+    is_constant,
     partition,
     scalar_node,
     scalars,
@@ -541,9 +542,10 @@ def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
 def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
     """A computed tensor whose value now lies (or will lie) in a buffer."""
     view = View.contiguous(node.dtype, node.shape)
-    node.place = ref, view
     storage = Storage(ref.nbytes, tensor._device, ref=ref)
-    storage.origin = weakref.ref(node)
+    if not is_constant(node):
+        node.place = ref, view
+        storage.origin = weakref.ref(node)
     if tensor._grad_state is True:
         track(storage, node.dtype, base=node)
     tensor._storage, tensor._view, tensor._node = storage, view, None

@@ -99,7 +99,7 @@ class Whole:
             if step.kind == "op":
                 continue
             self.columns[hole] = run.column(hole)
-            found = integers(self.columns[hole])
+            found = None if step.dtype.is_bool and step.kind == "number" else integers(self.columns[hole])
             if found is not None:
                 self.whole[hole] = found
             hole += 2 if step.kind == "read" else 1
@@ -278,7 +278,7 @@ class Turns:
         first = values[0]
         if all(v is first or (v == first and v.__class__ is first.__class__ and v) for v in values):
             return const(dtype, first)
-        column = integers(values)
+        column = None if dtype.is_bool else integers(values)
         narrow = dtype.is_float and dtype not in (dtypes.float32, dtypes.float64)
         if column is not None and not narrow:
             found = self._progression(column, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -53,12 +54,11 @@ class Affine:
 
 
 def integers(values: Sequence[Hole]) -> Integers | None:
-    """The values as 64-bit integers, or None where one is no integer or does not fit."""
-    if set(map(type, values)) != {int}:
-        return None
+    """The values (none of them a bool) as 64-bit integers, or None where one is no integer or does not fit."""
     try:
-        return np.fromiter(values, np.int64, len(values))
-    except OverflowError:
+        # Unlike NumPy, `struct` takes no float for an integer; and it is the fastest way.
+        return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)
+    except struct.error:
         return None
 
 

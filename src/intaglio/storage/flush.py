@@ -279,6 +279,8 @@ class Flush:
             if handle is not None and self.slice.stamps:
                 handle.to_node()
         scalars.clear()
+        for storage in self.slice.stamps:
+            storage.close()
         self.own.update(_only_within(self.slice, self.nodes))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
@@ -602,8 +604,6 @@ class Flush:
             count = 0
             while count < len(log) and log[count].sequence <= stamp:
                 count += 1
-            if storage.open is not None and storage.open.sequence <= stamp:
-                storage.open = None
             del log[:count]
             if not log:
                 storage.skeletons.clear()

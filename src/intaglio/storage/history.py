@@ -62,7 +62,7 @@ def track(storage: Storage, dtype: DType, *, leaf: bool = False, base: Node | No
     if found is None:
         found = History(dtype, base, storage.sequence, leaf)
         storage.history = found
-        storage.open = None
+        storage.close()
     elif leaf:
         found.leaf = True
     return found

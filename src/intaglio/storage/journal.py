@@ -25,9 +25,33 @@ class Segment:
     sequence: int
     view: View
     numbers: dict[int, int | float | bool]
-    lowest: int | float  # what integers may be written without a check of their range
-    highest: int | float
-    floating: bool
+
+
+@dataclass(slots=True)
+class Pen:
+    """The way into an open segment that handles keep: all that one number written at one position asks of them.
+
+    Closing the segment sets `length` to 0 and lets go of the numbers, so that a kept pen writes no more.
+    """
+
+    view: View
+    numbers: dict[int, int | float | bool]
+    length: int  # how many positions the only axis of the view has; 0 for another rank
+    lowest: int  # integers from here to `highest` fit, without asking the dtype
+    highest: int
+    real: type[float] | None  # float where floats may be written as they are
+
+
+DIGIT: Final = (1 << 30) - 1  # CPython compares integers of one digit at once, and longer ones ten times as slowly
+
+
+def plain_range(dtype: DType) -> tuple[int, int]:
+    """The first and last of the integers that fit a dtype without further question (none for bool)."""
+    if dtype.is_bool:
+        return 0, -1
+    if dtype.is_float:
+        return -DIGIT, DIGIT
+    return int(max(dtype.min, -DIGIT)), int(min(dtype.max, DIGIT))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment, next_sequence
+from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Pen, Segment, next_sequence, plain_range
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
@@ -63,7 +63,7 @@ class Storage:
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
         self.history: object | None = None
         self.log: list[AnyEntry] = []
-        self.open: Segment | None = None
+        self.open: Pen | None = None
         self.sequence: int = 0
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
@@ -72,7 +72,7 @@ class Storage:
 
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
-        self.open = None
+        self.close()
         found = self.recent.get(view)
         if found is not None:
             node = found()
@@ -124,31 +124,40 @@ class Storage:
         self.check_writable(view)
         if entry.value.size == 0 or view.size == 0:
             return
-        self.open = None
+        self.close()
         entry.sequence = self._stamp()
         self._forget(view)
         self.log.append(entry)
 
     def write_element(self, dtype: DType, offset: int, skeleton: Skeleton, holes: tuple[Hole, ...]) -> None:
         """Append the write of a scalar expression to one element."""
-        self.open = None
+        self.close()
         sequence = self._stamp()
         if self.recent:
             self._forget(View(dtype, (), (), offset))
         self.skeletons.add(skeleton)
         self.log.append(ElementEntry(sequence, dtype, offset, skeleton, holes))
 
-    def segment(self, view: View) -> Segment:
-        """A fresh open segment for numbers written through `view`; it closes at the next read or other write."""
+    def segment(self, view: View) -> Pen:
+        """The way into a fresh segment for numbers written through `view`, open until the next read or other write."""
         self.check_writable(view)
-        dtype = view.dtype
-        floating = dtype.is_float
-        lowest, highest = (0, -1) if floating or dtype.is_bool else (dtype.min, dtype.max)
-        made = Segment(self._stamp(), view, {}, lowest, highest, floating)
+        self.close()
+        made = Segment(self._stamp(), view, {})
         self._forget(view)
         self.log.append(made)
-        self.open = made
-        return made
+        length = view.shape[0] if view.rank == 1 else 0
+        self.open = Pen(
+            view, made.numbers, length, *plain_range(view.dtype), real=float if view.dtype.is_float else None
+        )
+        return self.open
+
+    def close(self) -> None:
+        """Close the open segment: numbers written from now on are later writes."""
+        pen = self.open
+        if pen is not None:
+            pen.length = 0
+            pen.numbers = {}
+            self.open = None
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""

@@ -30,6 +30,7 @@ from intaglio.storage.storage import Storage
 if TYPE_CHECKING:
     from intaglio.ir.node import Node, Op
     from intaglio.ops.memory import BufferRef
+    from intaglio.storage.journal import Pen
     from intaglio.storage.skeleton import Hole
 
 T = TypeVar("T", bound="TensorBase")
@@ -51,6 +52,7 @@ class TensorBase(ScalarHandle):
     _node: Node | None = None
     _storage: Storage | None = None
     _view: View | None = None
+    _pen: Pen | None = None
     _skeleton: Skeleton | None = None
     _holes: tuple[Hole, ...] | None = None
     _offset: int = 0
@@ -188,21 +190,18 @@ class TensorBase(ScalarHandle):
         return made
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        pen = self._pen
+        if pen is not None and type(index) is int:
+            # A number into an open segment, in as few bytecodes as will do; `type(x)` is several times as fast as
+            # `x.__class__`, and a pen that is out of use has no positions.
+            i = index if index >= 0 else index + pen.length
+            kind: type[Any] = type(value)
+            if 0 <= i < pen.length and ((kind is int and pen.lowest <= value <= pen.highest) or kind is pen.real):
+                pen.numbers[i] = value
+                return
         storage = self._storage
         if storage is not None and index.__class__ is int:
             kind = value.__class__
-            segment = storage.open
-            if segment is not None and segment.view is self._view and len(segment.view.shape) == 1:
-                i: int = index
-                n = segment.view.shape[0]
-                if i < 0:
-                    i += n
-                if 0 <= i < n and (
-                    (segment.floating and (kind is float or kind is int))
-                    or (kind is int and segment.lowest <= value <= segment.highest)
-                ):
-                    segment.numbers[i] = value
-                    return
             element = self._element
             if element is not None and kind is self.__class__ and storage.history is None and self._grad_state is None:
                 holes = value._holes
@@ -242,15 +241,16 @@ class TensorBase(ScalarHandle):
                 f"setitem: the number must fit the dtype; {value} does not fit {view.dtype.name}. "
                 "Cast the tensor first?"
             )
-        segment = storage.open
-        if segment is None or segment.view is not view:
-            segment = storage.segment(view)
+        pen = storage.open
+        if pen is None or pen.view is not view:
+            pen = storage.segment(view)
+        self._pen = pen
         position = 0
         for i, n in zip(place, view.shape, strict=True):
             position = position * n + i
-        if not segment.floating and value.__class__ is float:
-            value = int(value) if not view.dtype.is_bool else value
-        segment.numbers[position] = value
+        if value.__class__ is float and not (view.dtype.is_float or view.dtype.is_bool):
+            value = int(value)
+        pen.numbers[position] = value
 
     def _write_scalar(
         self, element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]], place: tuple[int, ...], value: TensorBase
@@ -269,7 +269,7 @@ class TensorBase(ScalarHandle):
             assert source is not None
             if source is storage and value._offset == offset and skeleton.dtype is own.dtype:
                 return  # what `t[k] += v` does last
-            source.open = None
+            source.close()
             holes = (value._offset, source.sequence)
         if storage.read_only or not storage.log:
             storage.check_writable(self._place()[1])
@@ -356,7 +356,7 @@ def holes_of(tensor: TensorBase) -> tuple[Hole, ...]:
         return tensor._holes
     storage = tensor._storage
     assert storage is not None
-    storage.open = None
+    storage.close()
     return tensor._offset, storage.sequence
 
 

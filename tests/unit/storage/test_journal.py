@@ -1,0 +1,79 @@
+"""Numbers written through handles that keep a way into the journal: what closes it, what it takes, what it holds."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from intaglio import Tensor, dtypes
+from intaglio.core.errors import IndexRangeError, ValueRangeError
+
+
+def test_numbers_written_after_a_read_are_later_than_it() -> None:
+    t = Tensor.zeros(3).contiguous()
+    t[0] = 1
+    before = t + 0
+    t[0] = 2
+    t[1] = 3
+    assert before.tolist() == [1, 0, 0]
+    assert t.tolist() == [2, 3, 0]
+
+
+def test_handles_of_one_storage_write_in_the_order_of_the_program() -> None:
+    t = Tensor.zeros(4).contiguous()
+    tail = t[1:]
+    for i in range(3):
+        t[1 + i] = 10 + i
+        tail[i] = 20 + i
+        t[1] = i
+    assert t.tolist() == [0, 2, 21, 22]
+
+
+def test_positions_count_from_either_end_and_are_checked_at_the_statement() -> None:
+    t = Tensor.zeros(3).contiguous()
+    for i in (0, -1, 1, -2, 2, -3):
+        t[i] = i
+    for i in (3, -4):
+        with pytest.raises(IndexRangeError):
+            t[i] = 1
+    assert t.tolist() == [-3, -2, 2]
+
+
+def test_numbers_are_checked_at_the_statement_whatever_came_before() -> None:
+    for dtype in (dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.uint64):
+        t = Tensor.zeros(3, dtype=dtype).contiguous()
+        t[0] = 1
+        t[1] = int(dtype.max)
+        t[2] = int(dtype.min)
+        for value in (int(dtype.max) + 1, int(dtype.min) - 1, float("nan"), float("inf")):
+            with pytest.raises(ValueRangeError):
+                t[0] = value
+        t[0] = 1.75
+        assert t.tolist() == [1, dtype.max, dtype.min]
+
+
+def test_truths_and_numbers_go_into_bool_and_float_as_themselves() -> None:
+    t, flags = Tensor.zeros(4).contiguous(), Tensor.zeros(4, dtype=dtypes.bool).contiguous()
+    for i, value in enumerate((1, True, 2**60 + 1, 0.5)):
+        t[i] = value
+        flags[i] = value
+    assert t.tolist() == [1.0, 1.0, float(2**60), 0.5]
+    assert flags.tolist() == [True] * 4
+
+
+def test_a_handle_holds_no_numbers_that_have_been_written_to_memory() -> None:
+    t = Tensor.zeros(2, dtype=dtypes.int64).contiguous()
+    t[0] = 1
+    pen = t._pen
+    assert pen is not None
+    assert pen.numbers == {0: 1}
+    t.realize()
+    assert not pen.numbers
+    t[0] = 2
+    assert t.tolist() == [2, 0]
+    held = weakref.ref(t)
+    del t
+    gc.collect()
+    assert held() is None

@@ -53,8 +53,10 @@ class Affine:
         return not any(self.coefficients)
 
 
-def integers(values: Sequence[Hole]) -> Integers | None:
+def integers(values: Sequence[Hole] | Integers) -> Integers | None:
     """The values (none of them a bool) as 64-bit integers, or None where one is no integer or does not fit."""
+    if isinstance(values, np.ndarray):
+        return values
     try:
         # Unlike NumPy, `struct` takes no float for an integer; and it is the fastest way.
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)

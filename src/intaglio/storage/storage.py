@@ -9,7 +9,7 @@ from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Pen, Segment, next_sequence, plain_range
+from intaglio.storage.journal import AnyEntry, Elements, Entry, Pen, Segment, first_of, next_sequence, plain_range
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
@@ -43,6 +43,8 @@ class Storage:
         "sequence",
         "skeletons",
         "sweep",
+        "tape",
+        "taped",
     )
 
     def __init__(
@@ -64,6 +66,8 @@ class Storage:
         self.history: object | None = None
         self.log: list[AnyEntry] = []
         self.open: Pen | None = None
+        self.tape: Elements | None = None  # the last entry of the log, where more elements may join it
+        self.taped: int = 0  # how many writes of elements are pending
         self.sequence: int = 0
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
@@ -125,30 +129,60 @@ class Storage:
         if entry.value.size == 0 or view.size == 0:
             return
         self.close()
+        self.tape = None
         entry.sequence = self._stamp()
         self._forget(view)
         self.log.append(entry)
 
     def write_element(self, dtype: DType, offset: int, skeleton: Skeleton, holes: tuple[Hole, ...]) -> None:
         """Append the write of a scalar expression to one element."""
-        self.close()
-        sequence = self._stamp()
         if self.recent:
             self._forget(View(dtype, (), (), offset))
+        self.taped += 1
+        self.sequence = sequence = next_sequence()
+        row = (*holes, skeleton, offset, sequence)
+        tape = self.tape
+        if tape is not None and tape.dtype is dtype:
+            again = tape.rows[-3] is skeleton
+            tape.rows += row  # between looking for the tape and this nothing is called, so that no thread takes over
+            if again:
+                return
+        else:
+            self.close()
+            if not self.log:
+                pending.add(self)
+            self.tape = Elements(dtype, sequence, [*row])
+            self.log.append(self.tape)
         self.skeletons.add(skeleton)
-        self.log.append(ElementEntry(sequence, dtype, offset, skeleton, holes))
 
-    def segment(self, view: View) -> Pen:
-        """The way into a fresh segment for numbers written through `view`, open until the next read or other write."""
+    def retire(self, stamp: int) -> None:
+        """Let go of the writes up to a stamp, which have been made."""
+        self.tape = None  # whoever adds an element from now on adds it to another entry
+        log = self.log
+        count = 0
+        while count < len(log) and log[count].sequence <= stamp:
+            count += 1
+        del log[:count]
+        if not log:
+            self.taped = 0
+            self.skeletons.clear()
+            pending.discard(self)
+        elif isinstance(log[0], Elements) and first_of(log[0]) <= stamp:
+            log[0].drop(stamp)
+
+    def segment(self, view: View, position: int, value: float) -> Pen:
+        """The way into a fresh segment for numbers written through `view`, open until the next read or other write.
+
+        It has its first number when it joins the log, where another thread may find it at once.
+        """
         self.check_writable(view)
         self.close()
-        made = Segment(self._stamp(), view, {})
+        self.tape = None
+        made = Segment(self._stamp(), view, {position: value})
         self._forget(view)
         self.log.append(made)
         length = view.shape[0] if view.rank == 1 else 0
-        self.open = Pen(
-            view, made.numbers, length, *plain_range(view.dtype), real=float if view.dtype.is_float else None
-        )
+        self.open = Pen(view, made.numbers, length, *plain_range(view.dtype), view.dtype.is_float)
         return self.open
 
     def close(self) -> None:

@@ -278,3 +278,14 @@ def test_many_lazy_optimizer_steps_run() -> None:
             z -= z.grad * 0.1
         z.grad = None
     assert np.allclose(z.numpy(), np.array([1.0, 2.0]) * 0.8**4)
+
+
+def test_writing_nothing_is_no_write_for_gradients_either() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    t = Tensor([1.0, 2.0, 3.0]) + 1
+    t[0:0] = w[0:0]
+    t[1:] = w * 3
+    t.sum().backward()
+    assert t.tolist() == [2.0, 3.0, 6.0]
+    assert w.grad is not None
+    assert w.grad.tolist() == [3.0, 3.0]

@@ -27,9 +27,10 @@ from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll
 from intaglio.storage.batch import batch, supports
 from intaglio.storage.build import Turns, whole_write
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment
+from intaglio.storage.journal import AnyEntry, Elements, Entry, Segment, first_of
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
+from intaglio.storage.writes import Gathering, Item, Kind, Run
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -164,6 +165,7 @@ class Slice:
         for node in nodes:
             self._follow(node)
         self._taken: dict[Storage, int] = {}
+        self._touched: set[Storage] = set()
         while self._work:
             storage, stamp = self._work.pop()
             self._enter(storage, stamp)
@@ -201,20 +203,24 @@ class Slice:
         start = self._taken.get(storage, 0)
         log = storage.log
         place = start
-        while place < len(log) and log[place].sequence <= stamp:
+        while place < len(log) and first_of(log[place]) <= stamp:
             entry = log[place]
-            place += 1
+            self._touched.add(storage)
             match entry:
                 case Entry(value=value, indices=indices):
                     self._follow(value, (storage, entry))
                     for index in indices:
                         self._follow(index, (storage, entry))
-                case ElementEntry(skeleton=skeleton, sequence=sequence):
-                    for source in skeleton.storages:
+                case Elements():
+                    part = entry.until(stamp)
+                    for source in part.sources():
                         if source is not storage:
-                            self._need(source, min(sequence, source.sequence))
+                            self._need(source, min(part.sequence, source.sequence))
+                    if entry.sequence > stamp:
+                        break
                 case Segment():
                     pass
+            place += 1
         self._taken[storage] = place
 
     def _readers(self) -> None:
@@ -224,7 +230,7 @@ class Slice:
                 continue
             for skeleton in storage.skeletons:
                 for source in skeleton.storages:
-                    if source is not storage and self._taken.get(source):
+                    if source is not storage and source in self._touched:
                         self._need(storage, min(storage.sequence, self.stamps[source]))
 
     def release(self) -> None:
@@ -236,10 +242,10 @@ class Slice:
         found: list[tuple[Storage, AnyEntry]] = []
         for storage, stamp in self.stamps.items():
             for entry in storage.log:
-                if entry.sequence > stamp:
+                if first_of(entry) > stamp:
                     break
-                found.append((storage, entry))
-        found.sort(key=lambda pair: pair[1].sequence)
+                found.append((storage, entry.until(stamp) if isinstance(entry, Elements) else entry))
+        found.sort(key=lambda pair: first_of(pair[1]))
         return found
 
 
@@ -255,11 +261,10 @@ class Flush:
         self.marks: Final[dict[Storage, tuple[list[int], list[int]]]] = {}  # stamps, and the statement after each
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
-        self._kinds: Final[dict[tuple[object, ...], reroll.Kind]] = {}
+        self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
         self._beneath: Final[dict[Storage, set[Storage]]] = {}  # what the first versions of storages are made of
-        self._begun: Final[dict[reroll.Kind, tuple[Storage, ...]]] = {}
-        self._items: Final[dict[int, tuple[Storage, AnyEntry]]] = {}
+        self._rollable: Final[dict[int, tuple[Entry, Item]]] = {}  # by number
 
     def run(self) -> list[BufferRef]:
         """Build the program, run it, then retire its entries."""
@@ -282,6 +287,8 @@ class Flush:
             if handle is not None and self.slice.stamps:
                 handle.to_node()
         scalars.clear()
+        for storage in self.slice.stamps:
+            storage.close()
         self.own.update(_only_within(self.slice, self.nodes))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
@@ -423,45 +430,79 @@ class Flush:
     def _statements(self, entries: list[tuple[Storage, AnyEntry]]) -> None:
         """All entries as statements, runs of rollable ones together."""
         observed = self._observed()
-        items: list[reroll.Item] = []
+        gathering = Gathering()
         last: dict[Storage, int] = {}
         prior: dict[Storage, int] = {}
 
         def emit() -> None:
-            for group in reroll.roll(items, prior):
+            for group in reroll.roll(gathering.take(), prior):
                 self._group(group)
-            items.clear()
             prior.update(last)
             last.clear()
 
         for storage, entry in entries:
-            item = self.item(storage, entry)
-            uses = (storage,) if item is None else self._begun_by(item.kind)
-            if items and any(self._base_reads(source, last) for source in uses):
+            if isinstance(entry, Entry) and (item := self.item(storage, entry)) is not None:
+                self._rollable[item.sequence] = entry, item
+        for storage, entry in self._pieces(entries, observed):
+            if last and any(self._base_reads(source, last) for source in self._used(storage, entry)):
                 emit()  # version 0 is computed when it is first used: after all that it reads
             seen = observed.get(storage)
             before = last.get(storage)
             if seen and before is not None:
                 place = bisect_left(seen, before)
-                if place < len(seen) and seen[place] < entry.sequence:
+                if place < len(seen) and seen[place] < first_of(entry):
                     emit()
-            if item is None:
+            if isinstance(entry, Elements):
+                self.gather(storage, entry, gathering)
+                last[storage] = entry.sequence
+            elif entry.sequence in self._rollable:
+                gathering.add(self._rollable[entry.sequence][1])
+                last[storage] = entry.sequence
+            else:
                 emit()
                 self._single(storage, entry)
                 prior[storage] = entry.sequence
-            else:
-                last[storage] = entry.sequence
-                items.append(item)
-                self._items[id(item)] = (storage, entry)
         emit()
 
-    def _begun_by(self, kind: reroll.Kind) -> tuple[Storage, ...]:
-        """The storages of a kind of entry that have a computed version 0."""
-        found = self._begun.get(kind)
-        if found is None:
-            storages = [kind.storage, *(s.storage for s, _ in kind.reads if isinstance(s.storage, Storage))]
-            found = self._begun[kind] = tuple(s for s in storages if s.base is not None)
-        return found
+    def _pieces(
+        self, entries: list[tuple[Storage, AnyEntry]], observed: dict[Storage, list[int]]
+    ) -> list[tuple[Storage, AnyEntry]]:
+        """The entries in program order, with elements cut wherever the statements so far may have to be made.
+
+        That is at a write that is not rolled, between writes that a living read saw, and before the first use of a
+        storage whose version 0 is still to be computed.
+        """
+        stamps: set[int] = set()
+        begun: set[Storage] = set()
+        pieces: list[tuple[Storage, AnyEntry]] = []
+        for storage, entry in entries:
+            own = entry.cut(observed.get(storage, ())) if isinstance(entry, Elements) else [entry]
+            pieces.extend((storage, piece) for piece in own)
+            if storage in observed or (storage.base is not None and storage not in begun):
+                stamps.update(first_of(piece) - 1 for piece in own)
+            begun.add(storage)
+            if isinstance(entry, Elements):
+                stamps.update(_first_uses(entry))
+            if not isinstance(entry, Elements) and entry.sequence not in self._rollable:
+                stamps.add(entry.sequence)
+        ordered = sorted(stamps)
+        cut = [
+            (storage, piece)
+            for storage, entry in pieces
+            for piece in (entry.cut(ordered) if isinstance(entry, Elements) else (entry,))
+        ]
+        cut.sort(key=lambda pair: first_of(pair[1]))
+        return cut
+
+    def _used(self, storage: Storage, entry: AnyEntry) -> Iterable[Storage]:
+        """The storages that a write uses."""
+        if isinstance(entry, Elements):
+            return (storage, *entry.sources())
+        rollable = self._rollable.get(entry.sequence)
+        if rollable is None:
+            return (storage,)
+        _, item = rollable
+        return (storage, *(step.storage for step, _ in item.kind.reads if isinstance(step.storage, Storage)))
 
     def _base_reads(self, storage: Storage, written: Container[Storage]) -> bool:
         """Whether version 0 of a storage is still to be computed, from one of those that are written."""
@@ -483,7 +524,7 @@ class Flush:
                 node = reference()
                 if node is not None and node not in self.own:
                     match node.op:
-                        case Read(stamp=seen) if storage.log[0].sequence <= seen < stamp:
+                        case Read(stamp=seen) if first_of(storage.log[0]) <= seen < stamp:
                             stamps.add(seen)
                         case _:
                             pass
@@ -491,35 +532,31 @@ class Flush:
                 found[storage] = sorted(stamps)
         return found
 
-    def item(self, storage: Storage, entry: AnyEntry) -> reroll.Item | None:
-        """An entry in the form in which it can be rolled, or None."""
-        match entry:
-            case ElementEntry():
-                key = (storage, entry.dtype, entry.skeleton)
-                kind = self._kinds.get(key)
-                if kind is None:
-                    pattern = _cast_pattern(entry.skeleton.pattern(), entry.dtype)
-                    kind = self._kind(storage, entry.dtype, (), (), pattern)
-                    self._kinds[key] = kind
-                return reroll.Item(entry.sequence, kind, entry.offset, entry.holes)
-            case Entry(indices=()) if entry.combine == "set":
-                found = of_node(entry.value)
-                if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
-                    return None
-                view = entry.view
-                kind = self._kind(storage, view.dtype, view.shape, view.strides, found[0])
-                return reroll.Item(entry.sequence, kind, view.offset, found[1])
-            case _:
-                return None
+    def gather(self, storage: Storage, entry: Elements, gathering: Gathering) -> None:
+        """Elements among the writes that may be rolled."""
+        for skeleton, sequences, offsets, columns in entry.by_skeleton():
+            pattern = _cast_pattern(skeleton.pattern(), entry.dtype)
+            gathering.extend(self._kind(storage, entry.dtype, (), (), pattern), sequences, offsets, columns)
+
+    def item(self, storage: Storage, entry: Entry) -> Item | None:
+        """A node's write in the form in which it can be rolled, or None."""
+        if entry.indices or entry.combine != "set":
+            return None
+        found = of_node(entry.value)
+        if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
+            return None
+        view = entry.view
+        kind = self._kind(storage, view.dtype, view.shape, view.strides, found[0])
+        return Item(entry.sequence, kind, view.offset, found[1])
 
     def _kind(
         self, storage: Storage, dtype: object, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
-    ) -> reroll.Kind:
+    ) -> Kind:
         """The one object for these common properties."""
         key = (storage, dtype, shape, strides, pattern)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = reroll.Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))  # pyright: ignore[reportArgumentType]
+            kind = Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))  # pyright: ignore[reportArgumentType]
             self._kinds[key] = kind
         return kind
 
@@ -527,8 +564,7 @@ class Flush:
         """One group as statements."""
         match group:
             case reroll.Single(item=item):
-                storage, entry = self._items[id(item)]
-                self._single(storage, entry)
+                self._single(item.storage, self._rollable.get(item.sequence, (item,))[0])
             case reroll.Parallel(runs=runs, ends=ends):
                 for storage in ends:
                     self.home(storage)
@@ -550,7 +586,7 @@ class Flush:
                 for storage, last in ends.items():
                     self._mark(storage, last)
 
-    def _single(self, storage: Storage, entry: AnyEntry) -> None:
+    def _single(self, storage: Storage, entry: AnyEntry | Item) -> None:
         """One entry as one statement."""
         ref = self.home(storage)
         match entry:
@@ -559,17 +595,19 @@ class Flush:
             case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
                 places = tuple(self.resolve(index) for index in indices)
                 self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
-            case ElementEntry():
-                view = View(entry.dtype, (), (), entry.offset)
-                self._add(Write(ref, view, self.resolve(element_node(entry))))
+            case Item(kind=kind, offset=offset, holes=holes):
+                value = scalar_node(kind.pattern, holes, kind.dtype)
+                self._add(Write(ref, View(kind.dtype, (), (), offset), self.resolve(value)))
+            case Elements():
+                raise InternalError("journal: elements are rolled, not written one by one")
         self._mark(storage, entry.sequence)
 
     def _segment(self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
         pattern = Pattern((Step("number", view.dtype),))
-        run = reroll.Run(self._kind(storage, view.dtype, (), (), pattern))
-        run.places = _offsets(view, numbers)
-        run.values = list(numbers.values())
+        kind = self._kind(storage, view.dtype, (), (), pattern)
+        offsets = _offsets(view, numbers)
+        run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)
 
     # -- old readers
@@ -619,16 +657,7 @@ class Flush:
             storage.ref = renamed.get(ref, ref)
             storage.base = None
             stamp = self.slice.stamps.get(storage, 0)
-            log = storage.log
-            count = 0
-            while count < len(log) and log[count].sequence <= stamp:
-                count += 1
-            if storage.open is not None and storage.open.sequence <= stamp:
-                storage.open = None
-            del log[:count]
-            if not log:
-                storage.skeletons.clear()
-                pending.discard(storage)
+            storage.retire(stamp)
         for reference, ref, view in self.saved:
             node = reference()
             if node is not None:
@@ -709,9 +738,16 @@ def _read_by_base(storage: Storage) -> set[Storage]:
     return found
 
 
-def element_node(entry: ElementEntry) -> Node:
-    """The value of a scalar entry as a node."""
-    return scalar_node(entry.skeleton.pattern(), entry.holes, entry.dtype)
+def _first_uses(entry: Elements) -> list[int]:
+    """The stamps before the first uses of storages whose version 0 is still to be computed."""
+    if not any(source.base is not None for source in entry.sources()):
+        return []
+    found: dict[Storage, int] = {}
+    for skeleton, sequences, _, _ in entry.by_skeleton():
+        for source in skeleton.storages:
+            if source.base is not None:
+                found[source] = min(sequences[0], found.get(source, sequences[0]))
+    return [sequence - 1 for sequence in found.values()]
 
 
 def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Node:
@@ -813,12 +849,12 @@ def _by_movement(view: View, value: Node) -> Node | None:
 def _overwritten(storage: Storage, view: View, seen: int, stamp: int) -> bool:
     """Whether an entry of the slice, newer than a read, overlaps it."""
     for entry in storage.log:
-        if entry.sequence > stamp:
+        if first_of(entry) > stamp:
             return False
         if entry.sequence > seen:
             match entry:
-                case ElementEntry(dtype=dtype, offset=offset):
-                    if View(dtype, (), (), offset).overlaps(view):
+                case Elements():
+                    if entry.until(stamp).overlaps(view, seen):
                         return True
                 case Segment(view=target) | Entry(view=target):
                     if target.overlaps(view):

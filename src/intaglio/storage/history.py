@@ -19,6 +19,7 @@ from intaglio.storage.batch import supports
 from intaglio.storage.build import whole_write
 from intaglio.storage.skeleton import of_node
 from intaglio.storage.storage import Storage
+from intaglio.storage.writes import Gathering, Item, Kind, Run
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
@@ -62,7 +63,7 @@ def track(storage: Storage, dtype: DType, *, leaf: bool = False, base: Node | No
     if found is None:
         found = History(dtype, base, storage.sequence, leaf)
         storage.history = found
-        storage.open = None
+        storage.close()
     elif leaf:
         found.leaf = True
     return found
@@ -218,28 +219,24 @@ class Backward:
 def _rolled(storage: Storage, history: History) -> list[Record]:
     """Records with runs of like, independent ones as one whole-array write each."""
     out: list[Record] = []
-    kinds: dict[tuple[object, ...], reroll.Kind] = {}
-    items: list[reroll.Item] = []
-    by_item: dict[int, Record] = {}
+    kinds: dict[tuple[object, ...], Kind] = {}
+    items: list[Item] = []
+    by_number: dict[int, Record] = {}
 
     def emit() -> None:
-        for group in reroll.roll(items, {}):
+        for group in reroll.roll(Gathering(items).take(), {}):
             match group:
                 case reroll.Single(item=item):
-                    out.append(by_item[id(item)])
+                    out.append(by_number[item.sequence])
                 case reroll.Parallel(runs=runs, ends=ends):
                     for run in runs:
-                        first = by_item[id(items[run.numbers[0]])] if len(run.numbers) == 1 else None
-                        if first is not None:
-                            out.append(first)
-                            continue
-                        if _unchanged(storage, run):
+                        if len(run.sequences) > 1 and _unchanged(storage, run):
                             out.append(_batched(storage, run, ends[storage]))
                         else:
-                            out.extend(by_item[id(items[n])] for n in run.numbers)
+                            out.extend(by_number[number] for number in run.sequences.tolist())
                 case reroll.Sequential(runs=runs):
                     known = {id(record) for record in out}
-                    out.extend(by_item[id(item)] for item in items if id(by_item[id(item)]) not in known)
+                    out.extend(by_number[i.sequence] for i in items if id(by_number[i.sequence]) not in known)
         items.clear()
 
     moments = sorted(
@@ -255,32 +252,30 @@ def _rolled(storage: Storage, history: History) -> list[Record]:
         key = (view.dtype, view.shape, view.strides, found[0])
         kind = kinds.get(key)
         if kind is None:
-            kind = kinds[key] = reroll.Kind(
-                storage, view.dtype, view.shape, view.strides, found[0], tuple(found[0].reads)
-            )
-        item = reroll.Item(record.sequence, kind, view.offset, found[1])
+            kind = kinds[key] = Kind(storage, view.dtype, view.shape, view.strides, found[0], tuple(found[0].reads))
+        item = Item(record.sequence, kind, view.offset, found[1])
         if items:  # a read that sees the writes so far and not this one needs a version between them
             place = bisect_left(moments, items[-1].sequence)
             if place < len(moments) and moments[place] < record.sequence:
                 emit()
-        by_item[id(item)] = record
+        by_number[item.sequence] = record
         items.append(item)
     emit()
     out.sort(key=lambda record: record.sequence)
     return out
 
 
-def _unchanged(storage: Storage, run: reroll.Run) -> bool:
+def _unchanged(storage: Storage, run: Run) -> bool:
     """Whether everything that a run reads is still as it was read."""
     return all(
         isinstance(step.storage, Storage)
         and step.storage is not storage
-        and all(holes[hole + 1] == step.storage.sequence for holes in run.holes)
+        and all(stamp == step.storage.sequence for stamp in run.column(hole + 1))
         for step, hole in run.kind.reads
     )
 
 
-def _batched(storage: Storage, run: reroll.Run, end: int) -> Record:
+def _batched(storage: Storage, run: Run, end: int) -> Record:
     """One run as one record."""
     ref = storage.ref if storage.ref is not None else engine.new_ref(storage.nbytes, storage.device)
     write = whole_write(run, lambda source, view: source.read(view), ref)

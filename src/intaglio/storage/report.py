@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from intaglio.storage import reroll
 from intaglio.storage.flush import Flush, Slice
-from intaglio.storage.journal import Segment
+from intaglio.storage.journal import Elements, Entry, Segment
+from intaglio.storage.writes import Gathering
 
 if TYPE_CHECKING:
     from intaglio.storage.storage import Storage
@@ -30,18 +31,23 @@ def report(storage: Storage) -> Report:
     entries = part.entries()
     flush = Flush([storage], [], part)
     lines: list[str] = []
-    items: list[reroll.Item] = []
+    gathering = Gathering()
+    last: dict[Storage, int] = {}
     prior: dict[Storage, int] = {}
 
     def emit() -> None:
-        lines.extend(_line(group) for group in reroll.roll(items, prior))
-        prior.update({item.storage: item.sequence for item in items})
-        items.clear()
+        lines.extend(_line(group) for group in reroll.roll(gathering.take(), prior))
+        prior.update(last)
+        last.clear()
 
     for owner, entry in entries:
-        item = flush.item(owner, entry)
-        if item is not None:
-            items.append(item)
+        item = flush.item(owner, entry) if isinstance(entry, Entry) else None
+        if isinstance(entry, Elements):
+            flush.gather(owner, entry, gathering)
+        elif item is not None:
+            gathering.add(item)
+        if item is not None or isinstance(entry, Elements):
+            last[owner] = entry.sequence
             continue
         emit()
         if isinstance(entry, Segment):
@@ -51,7 +57,7 @@ def report(storage: Storage) -> Report:
             lines.append("one write that is not rolled: a scatter, or too large to be the body of a loop")
         prior[owner] = entry.sequence
     emit()
-    return Report(len(entries), tuple(lines))
+    return Report(sum(len(e.ends()) if isinstance(e, Elements) else 1 for _, e in entries), tuple(lines))
 
 
 def _line(group: reroll.Group) -> str:

@@ -9,7 +9,7 @@ from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment, next_sequence
+from intaglio.storage.journal import AnyEntry, Elements, Entry, Pen, Segment, first_of, next_sequence, plain_range
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
@@ -43,6 +43,8 @@ class Storage:
         "sequence",
         "skeletons",
         "sweep",
+        "tape",
+        "taped",
     )
 
     def __init__(
@@ -63,7 +65,9 @@ class Storage:
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
         self.history: object | None = None
         self.log: list[AnyEntry] = []
-        self.open: Segment | None = None
+        self.open: Pen | None = None
+        self.tape: Elements | None = None  # the last entry of the log, where more elements may join it
+        self.taped: int = 0  # how many writes of elements are pending
         self.sequence: int = 0
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
@@ -72,7 +76,7 @@ class Storage:
 
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
-        self.open = None
+        self.close()
         found = self.recent.get(view)
         if found is not None:
             node = found()
@@ -124,31 +128,70 @@ class Storage:
         self.check_writable(view)
         if entry.value.size == 0 or view.size == 0:
             return
-        self.open = None
+        self.close()
+        self.tape = None
         entry.sequence = self._stamp()
         self._forget(view)
         self.log.append(entry)
 
     def write_element(self, dtype: DType, offset: int, skeleton: Skeleton, holes: tuple[Hole, ...]) -> None:
         """Append the write of a scalar expression to one element."""
-        self.open = None
-        sequence = self._stamp()
         if self.recent:
             self._forget(View(dtype, (), (), offset))
+        self.taped += 1
+        self.sequence = sequence = next_sequence()
+        row = (*holes, skeleton, offset, sequence)
+        tape = self.tape
+        if tape is not None and tape.dtype is dtype:
+            again = tape.rows[-3] is skeleton
+            tape.rows += row  # between looking for the tape and this nothing is called, so that no thread takes over
+            if again:
+                return
+        else:
+            self.close()
+            if not self.log:
+                pending.add(self)
+            self.tape = Elements(dtype, sequence, [*row])
+            self.log.append(self.tape)
         self.skeletons.add(skeleton)
-        self.log.append(ElementEntry(sequence, dtype, offset, skeleton, holes))
 
-    def segment(self, view: View) -> Segment:
-        """A fresh open segment for numbers written through `view`; it closes at the next read or other write."""
+    def retire(self, stamp: int) -> None:
+        """Let go of the writes up to a stamp, which have been made."""
+        self.tape = None  # whoever adds an element from now on adds it to another entry
+        log = self.log
+        count = 0
+        while count < len(log) and log[count].sequence <= stamp:
+            count += 1
+        del log[:count]
+        if not log:
+            self.taped = 0
+            self.skeletons.clear()
+            pending.discard(self)
+        elif isinstance(log[0], Elements) and first_of(log[0]) <= stamp:
+            log[0].drop(stamp)
+
+    def segment(self, view: View, position: int, value: float) -> Pen:
+        """The way into a fresh segment for numbers written through `view`, open until the next read or other write.
+
+        It has its first number when it joins the log, where another thread may find it at once.
+        """
         self.check_writable(view)
-        dtype = view.dtype
-        floating = dtype.is_float
-        lowest, highest = (0, -1) if floating or dtype.is_bool else (dtype.min, dtype.max)
-        made = Segment(self._stamp(), view, {}, lowest, highest, floating)
+        self.close()
+        self.tape = None
+        made = Segment(self._stamp(), view, {position: value})
         self._forget(view)
         self.log.append(made)
-        self.open = made
-        return made
+        length = view.shape[0] if view.rank == 1 else 0
+        self.open = Pen(view, made.numbers, length, *plain_range(view.dtype), view.dtype.is_float)
+        return self.open
+
+    def close(self) -> None:
+        """Close the open segment: numbers written from now on are later writes."""
+        pen = self.open
+        if pen is not None:
+            pen.length = 0
+            pen.numbers = {}
+            self.open = None
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""

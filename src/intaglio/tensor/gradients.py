@@ -92,7 +92,9 @@ def check_write(storage: Storage) -> None:
 
 
 def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...], sources: Sequence[Any]) -> None:
-    """Note a write in the storage's history, if it has one or the value brings one."""
+    """Note a write in the storage's history, if it has one or the value brings one (a write of nothing is none)."""
+    if node.size == 0 or view.size == 0:
+        return
     history = history_of(storage)
     tracked = _enabled.get() and node.dtype.is_float and any(is_tracked(s) for s in sources)
     if history is None:

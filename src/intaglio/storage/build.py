@@ -29,10 +29,12 @@ from intaglio.storage.columns import (
     grid,
     integers,
 )
+from intaglio.storage.reroll import Kind, Run
+from intaglio.storage.skeleton import Pattern
 
 if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef
-    from intaglio.storage.reroll import Kind, Run, Sequential
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Step
     from intaglio.storage.storage import Storage
 
@@ -189,12 +191,11 @@ class Turns:
 
     def repeat(self) -> Repeat:
         """The statement."""
-        writes = tuple(self._write(run) for run in self.group.runs)
+        arms = tuple(tuple(self._write(run) for run in arm) for arm in self.group.arms)
         if self.group.selector is None:
-            return Repeat(self.counter, (writes,))
+            return Repeat(self.counter, arms)
         device = self.home(self.group.runs[0].kind.storage).device
-        selector = self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device)
-        return Repeat(self.counter, tuple((write,) for write in writes), selector)
+        return Repeat(self.counter, arms, self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device))
 
     def _write(self, run: Run) -> Write:
         """One write of the body."""
@@ -207,11 +208,11 @@ class Turns:
             if step.kind == "number":
                 return self._number(values, run, step.dtype, ref.device), False
             storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
-            base, offset = self._offset(values, run, ref.device)
+            base, offset = self._offset(values, run, step.dtype.itemsize, ref.device)
             view = View(step.dtype, step.shape, step.strides, base)
             return window(view, buffer(self.home(storage)), offset), False
 
-        base, offset = self._offset(list(run.offsets), run, ref.device)
+        base, offset = self._offset(list(run.offsets), run, kind.dtype.itemsize, ref.device)
         return Write(
             ref, View(kind.dtype, kind.shape, kind.strides, base), batch(kind.pattern, (), leaf), offset=offset
         )
@@ -239,13 +240,13 @@ class Turns:
         base = int(column[0]) - step * int(turns[0])
         return (base, step) if (column == base + step * turns).all() else None
 
-    def _offset(self, values: list[Hole], run: Run, device: str) -> tuple[int, Node | None]:
-        """A byte offset as a number and an expression of the counter that is added to it."""
+    def _offset(self, values: list[Hole], run: Run, item: int, device: str) -> tuple[int, Node | None]:
+        """A byte offset as a number and an expression of the counter that is added to it, both whole items."""
         column = integers(values)
         if column is None:
             raise TypeError("offsets are integers")
         found = self._progression(column, run)
-        if found is not None:
+        if found is not None and not (found[0] % item or found[1] % item):
             base, step = found
             return base, mul(self.counter, const(dtypes.int64, step)) if step else None
         node = self._digits(column, run)
@@ -300,6 +301,13 @@ def contiguous_write(ref: BufferRef, value: Node) -> Write:
 def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:
     """One run as a whole-array write."""
     return Whole(run, read, ref).write()
+
+
+def copies(step: Step, target: Storage, places: list[int], seen: list[tuple[int, int]]) -> Run:
+    """A run that copies what a read sees, at each of some offsets and stamps, to places of another storage."""
+    whole = View.contiguous(step.dtype, step.shape)
+    kind = Kind(target, step.dtype, step.shape, whole.strides, Pattern((step,)), ((step, 0),))
+    return Run(kind, list(range(len(places))), places, holes=list(seen))
 
 
 def kind_name(kind: Kind) -> str:

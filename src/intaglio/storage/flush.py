@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 import weakref
 from bisect import bisect_left, bisect_right
@@ -24,14 +26,17 @@ from intaglio.ops.reduce import reduce
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll
 from intaglio.storage.batch import batch, supports
-from intaglio.storage.build import Turns, whole_write
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment
+from intaglio.storage.build import Turns, copies, whole_write
+from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, GatherEntry, LoopEntry, Segment
+from intaglio.storage.readers import living, overwritten, renew, target
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
+from intaglio.storage.tape import Tapes
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
     from intaglio.storage.columns import Integers
     from intaglio.storage.skeleton import Hole
@@ -212,7 +217,10 @@ class Slice:
                     for source in skeleton.storages:
                         if source is not storage:
                             self._need(source, min(sequence, source.sequence))
-                case Segment():
+                case GatherEntry(reads=reads):
+                    for read in reads:
+                        self._follow(read)
+                case Segment() | LoopEntry():
                     pass
         self._taken[storage] = place
 
@@ -229,6 +237,11 @@ class Slice:
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
+
+    def founding(self) -> list[Node]:
+        """The reads in versions 0: they are computed before the first statement that reads what they begin."""
+        bases = [storage.base for storage in self._bases if storage.base is not None]
+        return [node for node in toposort(bases, enter=lambda n: n not in realized) if isinstance(node.op, Read)]
 
     def entries(self) -> list[tuple[Storage, AnyEntry]]:
         """The entries of the slice, in program order."""
@@ -256,6 +269,8 @@ class Flush:
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
         self._kinds: Final[dict[tuple[object, ...], reroll.Kind]] = {}
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
+        self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
+        self.tapes: Final = Tapes()
         self._items: Final[dict[int, tuple[Storage, AnyEntry]]] = {}
 
     def run(self) -> list[BufferRef]:
@@ -280,6 +295,10 @@ class Flush:
                 handle.to_node()
         scalars.clear()
         self.own.update(_only_within(self.slice, self.nodes))
+        for storage, stamp in self.slice.stamps.items():
+            if storage.log:
+                held = (node for node in living(storage) if node not in self.own)
+                self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
             self.home(storage)
@@ -335,12 +354,20 @@ class Flush:
         places.append(len(self.program.statements))
 
     def position(self, storage: Storage, stamp: int) -> int:
-        """Before which statement a storage is as of a stamp."""
+        """Before which statement a storage is as of a stamp, in the bytes that a read as of it sees.
+
+        A stamp within a group is that of a read of bytes that the rest of the group leaves alone: they are there once
+        it has run.
+        """
         found = self.marks.get(storage)
         if found is None:
             return 0
-        place = bisect_right(found[0], stamp)
-        return found[1][place - 1] if place else 0
+        stamps, places = found
+        after = bisect_right(stamps, stamp)
+        within = after < len(stamps) and storage.log and storage.log[0].sequence <= stamp
+        if within and stamps[after - 1 : after] != [stamp]:
+            return places[after]
+        return places[after - 1] if after else 0
 
     # -- values
 
@@ -356,6 +383,10 @@ class Flush:
             if place is not None:
                 done[node] = read_at(place[0], place[1], 0)
                 continue
+            taped = self.tapes.places.get(node)
+            if taped is not None:
+                done[node] = read_at(self.home(taped[0]), taped[1], len(self.program.statements))
+                continue
             match node.op:
                 case Read(storage=Storage() as storage, view=view, stamp=stamp):
                     inline = storage not in self.homes and storage.ref is None
@@ -364,7 +395,7 @@ class Flush:
                     elif storage.base is None:
                         done[node] = expand(const(view.dtype, 0), view.shape)
                     elif ready or storage.base in done:
-                        done[node] = _view_of(view, done[storage.base])
+                        done[node] = view_of(view, done[storage.base])
                     else:
                         stack += ((node, True), (storage.base, False))
                 case Buffer(ref=ref):
@@ -399,7 +430,8 @@ class Flush:
 
     def _statements(self, entries: list[tuple[Storage, AnyEntry]]) -> None:
         """All entries as statements, runs of rollable ones together."""
-        observed = self._observed()
+        found = [(storage, entry, self.item(storage, entry)) for storage, entry in entries]
+        observed = self._observed(found)
         items: list[reroll.Item] = []
         last: dict[Storage, int] = {}
         prior: dict[Storage, int] = {}
@@ -411,11 +443,10 @@ class Flush:
             prior.update(last)
             last.clear()
 
-        for storage, entry in entries:
+        for storage, entry, item in found:
             starts = storage.base is not None and storage not in self.homes and storage not in last
             if items and starts and self._base_reads(storage, last):
                 emit()  # version 0 is computed when the first write comes: after all that it reads
-            item = self.item(storage, entry)
             seen = observed.get(storage)
             before = last.get(storage)
             if seen and before is not None:
@@ -451,24 +482,35 @@ class Flush:
                     stack.extend(node.src)
         return False
 
-    def _observed(self) -> dict[Storage, list[int]]:
-        """The stamps at which living reads saw each storage before its last write: no group may span them."""
-        found: dict[Storage, list[int]] = {}
-        for storage, stamp in self.slice.stamps.items():
-            if not storage.log:
-                continue
-            stamps: set[int] = set()
-            for reference in storage.live:
-                node = reference()
-                if node is not None and node not in self.own:
-                    match node.op:
-                        case Read(stamp=seen) if storage.log[0].sequence <= seen < stamp:
-                            stamps.add(seen)
-                        case _:
-                            pass
-            if stamps:
-                found[storage] = sorted(stamps)
-        return found
+    def _observed(self, entries: list[tuple[Storage, AnyEntry, reroll.Item | None]]) -> dict[Storage, list[int]]:
+        """The moments of each storage that some read needs to be the end of a group.
+
+        They are those of reads whose bytes are overwritten before they are used, and of reads in versions 0.
+        """
+        writes = [(storage, entry.sequence, item or target(entry)) for storage, entry, item in entries]
+        found = renew(writes)
+        alone = [v for _, e, item in entries if item is None and isinstance(e, Entry) for v in (e.value, *e.indices)]
+        reads: dict[Storage, list[Node]] = {}
+        for node in toposort(alone, enter=lambda n: n not in realized):
+            match node.op:
+                case Read(storage=Storage() as storage) if node in self.own:
+                    reads.setdefault(storage, []).append(node)
+                case _:
+                    pass
+        again = [
+            node
+            for storage, own in reads.items()
+            for node in overwritten(storage, self.slice.stamps.get(storage, -1), own)
+        ]
+        founding = self.slice.founding()
+        taped = self.tapes.want(self.lost.keys() - set(founding), writes)
+        for node in itertools.chain(self.lost.keys() - taped, founding, again):
+            match node.op:
+                case Read(storage=Storage() as storage, stamp=seen) if storage.log and storage.log[0].sequence <= seen:
+                    found.setdefault(storage, set()).add(seen)
+                case _:
+                    pass
+        return {storage: sorted(stamps) for storage, stamps in found.items()}
 
     def item(self, storage: Storage, entry: AnyEntry) -> reroll.Item | None:
         """An entry in the form in which it can be rolled, or None."""
@@ -507,27 +549,65 @@ class Flush:
         match group:
             case reroll.Single(item=item):
                 storage, entry = self._items[id(item)]
+                self._keep([item])
                 self._single(storage, entry)
-            case reroll.Parallel(runs=runs, ends=ends):
+            case reroll.Parallel(runs=runs, ends=ends, items=items):
                 for storage in ends:
                     self.home(storage)
+                self._keep(items)
                 start = len(self.program.statements)
-
-                def reader(storage: Storage, view: View) -> Node:
-                    if storage in self.homes or storage.ref is not None:
-                        return read_at(self.home(storage), view, start)
-                    if storage.base is None:
-                        return expand(const(view.dtype, 0), view.shape)
-                    return _view_of(view, self.resolve(storage.base))
-
                 for run in runs:
-                    self._add(whole_write(run, reader, self.home(run.kind.storage)))
+                    self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
                 for storage, last in ends.items():
                     self._mark(storage, last)
             case reroll.Sequential(ends=ends):
-                self._add(Turns(group, self.home).repeat())
+                self._add(Turns(self.tapes.beside(group), self.home).repeat())
                 for storage, last in ends.items():
                     self._mark(storage, last)
+
+    def _reader(self, start: int) -> Reader:
+        """Views of storages as they are just before a statement."""
+
+        def reader(storage: Storage, view: View) -> Node:
+            if storage in self.homes or storage.ref is not None:
+                return read_at(self.home(storage), view, start)
+            if storage.base is None:
+                return expand(const(view.dtype, 0), view.shape)
+            return view_of(view, self.resolve(storage.base))
+
+        return reader
+
+    def _keep(self, items: list[reroll.Item]) -> None:
+        """Keep what is wanted of what items read that do not read one another's writes."""
+        kinds: dict[reroll.Kind, list[reroll.Item]] = {}
+        for item in items:
+            kinds.setdefault(item.kind, []).append(item)
+        runs = [run for same in kinds.values() for run in self.tapes.taped(same)]
+        for run in runs:
+            self.home(run.kind.storage)
+            self.home(run.kind.reads[0][0].storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+        reader = self._reader(len(self.program.statements))
+        for run in runs:
+            self._add(whole_write(run, reader, self.home(run.kind.storage)))
+
+    def _gather(self, storage: Storage, view: View, reads: list[Node]) -> None:
+        """What many reads see, one after the other: one write for all that lie in one buffer in one form."""
+        each = View.contiguous(view.dtype, view.shape[1:])
+        values = [self.resolve(read) for read in reads]
+        columns: dict[tuple[BufferRef, int, tuple[int, ...]], tuple[list[int], list[tuple[int, int]]]] = {}
+        for number, value in enumerate(values):
+            place = view.offset + number * each.nbytes
+            match value.op:
+                case ReadAt(ref=ref, view=source, position=position):
+                    places, seen = columns.setdefault((ref, position, source.strides), ([], []))
+                    places.append(place)
+                    seen.append((source.offset, 0))
+                case _:
+                    self._add(Write(self.home(storage), View.contiguous(view.dtype, each.shape, place), value))
+        for (ref, position, strides), (places, seen) in columns.items():
+            source = Storage(ref.nbytes, ref.device, ref=ref)
+            run = copies(Step("read", view.dtype, each.shape, strides, source), storage, places, seen)
+            self._add(whole_write(run, functools.partial(_read_buffer, position), self.home(storage)))
 
     def _single(self, storage: Storage, entry: AnyEntry) -> None:
         """One entry as one statement."""
@@ -541,6 +621,10 @@ class Flush:
             case ElementEntry():
                 view = View(entry.dtype, (), (), entry.offset)
                 self._add(Write(ref, view, self.resolve(element_node(entry))))
+            case LoopEntry(loop=loop):
+                self._add(Turns(loop, self.home).repeat())
+            case GatherEntry(view=view, reads=reads):
+                self._gather(storage, view, reads)
         self._mark(storage, entry.sequence)
 
     def _segment(self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
@@ -556,26 +640,25 @@ class Flush:
     def _save_readers(self) -> None:
         """Keep what living readers outside this slice still need of bytes that it overwrites."""
         for storage, ref in list(self.homes.items()):
-            marks = self.marks.get(storage)
-            if marks is None:
+            if storage in self.marks:
+                self._save_origin(storage, ref)
+        for node in self.lost:
+            taped = self.tapes.places.get(node)
+            if taped is not None:
+                self.saved.append((weakref.ref(node), self.homes[taped[0]], taped[1]))
                 continue
-            stamp = marks[0][-1]
-            self._save_origin(storage, ref)
-            for reference in storage.live:
-                node = reference()
-                if node is None or node in realized or node in self.own:
-                    continue
-                match node.op:
-                    case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
-                        fresh = engine.new_ref(view.nbytes, storage.device)
-                        self.program.fresh.add(fresh)
-                        self.program.keep.add(fresh)
-                        self.program.floating.add(len(self.program.statements))
-                        whole = View.contiguous(view.dtype, view.shape)
-                        self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
-                        self.saved.append((reference, fresh, whole))
-                    case _:
-                        pass
+            match node.op:
+                case Read(storage=Storage() as storage, view=view, stamp=seen) if node not in realized:
+                    ref = self.homes[storage]
+                    fresh = engine.new_ref(view.nbytes, storage.device)
+                    self.program.fresh.add(fresh)
+                    self.program.keep.add(fresh)
+                    self.program.floating.add(len(self.program.statements))
+                    whole = View.contiguous(view.dtype, view.shape)
+                    self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
+                    self.saved.append((weakref.ref(node), fresh, whole))
+                case _:
+                    pass
 
     def _save_origin(self, storage: Storage, ref: BufferRef) -> None:
         """Keep the computed value that the bytes were, where somebody still uses it."""
@@ -703,6 +786,12 @@ def _is_on_grid(view: View, pattern: Pattern, holes: tuple[Hole, ...]) -> bool:
     )
 
 
+def _read_buffer(position: int, storage: Storage, view: View) -> Node:
+    """A view of a storage's buffer just before a statement."""
+    assert storage.ref is not None
+    return read_at(storage.ref, view, position)
+
+
 def _no_reads(storage: Storage, view: View) -> Node:
     """Numbers read nothing."""
     raise InternalError("journal: a segment of numbers has no reads")
@@ -718,7 +807,7 @@ def _offsets(view: View, numbers: dict[int, int | float | bool]) -> Integers:
     return total + positions * (view.strides[0] if view.shape else 0)
 
 
-def _view_of(view: View, value: Node) -> Node:
+def view_of(view: View, value: Node) -> Node:
     """A view of a computed value: by movement ops where they can say it (fusion sees through them), else a window."""
     if view.dtype is value.dtype:
         if view.is_contiguous and view.offset == 0 and view.size == value.size:
@@ -784,22 +873,6 @@ def _device_of(value: Node) -> str | None:
             case _:
                 stack.extend(node.src)
     return None
-
-
-def _overwritten(storage: Storage, view: View, seen: int, stamp: int) -> bool:
-    """Whether an entry of the slice, newer than a read, overlaps it."""
-    for entry in storage.log:
-        if entry.sequence > stamp:
-            return False
-        if entry.sequence > seen:
-            match entry:
-                case ElementEntry(dtype=dtype, offset=offset):
-                    if View(dtype, (), (), offset).overlaps(view):
-                        return True
-                case Segment(view=target) | Entry(view=target):
-                    if target.overlaps(view):
-                        return True
-    return False
 
 
 def _trim(entries: list[tuple[Storage, AnyEntry]], flush: Flush) -> list[tuple[Storage, AnyEntry]]:

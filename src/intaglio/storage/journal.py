@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
 next_sequence: Final = itertools.count(1).__next__
@@ -53,4 +54,22 @@ class ElementEntry:
     holes: tuple[Hole, ...]
 
 
-AnyEntry: TypeAlias = Segment | Entry | ElementEntry
+@dataclass(slots=True)
+class LoopEntry:
+    """A sequential loop of writes to one storage that is rolled already, and reads that storage alone."""
+
+    sequence: int
+    view: View  # all of the storage
+    loop: Sequential
+
+
+@dataclass(slots=True)
+class GatherEntry:
+    """A write of what many reads of one shape see, one after the other."""
+
+    sequence: int
+    view: View  # their number, then their shape
+    reads: list[Node]
+
+
+AnyEntry: TypeAlias = Segment | Entry | ElementEntry | LoopEntry | GatherEntry

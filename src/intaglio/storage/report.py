@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from intaglio.storage import reroll
 from intaglio.storage.flush import Flush, Slice
 from intaglio.storage.journal import Segment
+from intaglio.storage.readers import renew, target
 
 if TYPE_CHECKING:
     from intaglio.storage.storage import Storage
@@ -38,15 +39,16 @@ def report(storage: Storage) -> Report:
         prior.update({item.storage: item.sequence for item in items})
         items.clear()
 
-    for owner, entry in entries:
-        item = flush.item(owner, entry)
+    found = [(owner, entry, flush.item(owner, entry)) for owner, entry in entries]
+    renew([(owner, entry.sequence, item or target(entry)) for owner, entry, item in found])
+    for owner, entry, item in found:
         if item is not None:
             items.append(item)
             continue
         emit()
         if isinstance(entry, Segment):
-            target = f"{entry.view.dtype.name}{list(entry.view.shape)}"
-            lines.append(f"{len(entry.numbers)} numbers into {target}: one whole-array write")
+            name = f"{entry.view.dtype.name}{list(entry.view.shape)}"
+            lines.append(f"{len(entry.numbers)} numbers into {name}: one whole-array write")
         else:
             lines.append("one write that is not rolled: a scatter, or too large to be the body of a loop")
         prior[owner] = entry.sequence
@@ -62,6 +64,7 @@ def _line(group: reroll.Group) -> str:
         case reroll.Parallel(runs=runs):
             counts = ", ".join(f"{len(run.numbers)} of {run.kind.dtype.name}{list(run.kind.shape)}" for run in runs)
             return f"writes that depend on nothing in between ({counts}): {len(runs)} whole-array write(s)"
-        case reroll.Sequential(count=count, runs=runs, selector=selector):
+        case reroll.Sequential(count=count, selector=selector):
+            runs = group.runs
             how = "a body of" if selector is None else "a switch over"
             return f"writes that depend on those before: one loop of {count} turns with {how} {len(runs)} write(s)"

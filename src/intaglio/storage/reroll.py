@@ -47,11 +47,22 @@ class Item:
     kind: Kind
     offset: int
     holes: tuple[Hole, ...]
+    renewed: tuple[Hole, ...] | None = None  # the holes as they were recorded, where a stamp is another by now
+
+    @property
+    def recorded(self) -> tuple[Hole, ...]:
+        """The holes as they were recorded."""
+        return self.renewed or self.holes
 
     @property
     def storage(self) -> Storage:
         """The storage that is written."""
         return self.kind.storage
+
+    @property
+    def view(self) -> View:
+        """The view that is written."""
+        return View(self.kind.dtype, self.kind.shape, self.kind.strides, self.offset)
 
 
 @dataclass(slots=True)
@@ -63,7 +74,15 @@ class Run:
     offsets: list[int] = field(default_factory=list)
     places: Integers | None = None  # the offsets as an array, where they are at hand
     holes: list[tuple[Hole, ...]] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)  # where it was made from items
     values: list[Hole] | None = None  # the column of the only hole, where it is at hand
+
+    def add(self, number: int, item: Item) -> None:
+        """Append an entry."""
+        self.numbers.append(number)
+        self.offsets.append(item.offset)
+        self.holes.append(item.holes)
+        self.items.append(item)
 
     def column(self, hole: int) -> list[Hole]:
         """The values of one hole, in order."""
@@ -79,29 +98,40 @@ class Run:
             numbers=[self.numbers[p] for p in places],
             offsets=[self.offsets[p] for p in places],
             holes=[self.holes[p] for p in places],
+            items=[self.items[p] for p in places],
         )
 
 
 @dataclass(slots=True)
 class Parallel:
-    """Runs none of whose reads sees a write of the group: whole-array writes, in this order."""
+    """Runs none of whose reads sees a write of the group: whole-array writes, in this order.
+
+    `items` are all that the group stands for, in program order; the runs leave out those that later ones overwrite.
+    """
 
     runs: list[Run]
     ends: dict[Storage, int]  # the number of the last write of each storage in the group
+    items: list[Item]
 
 
 @dataclass(slots=True)
 class Sequential:
     """Items that depend on one another: a loop of `count` turns.
 
-    With `selector` None, every turn runs all arms' entries in order (`arms` is the body: one run a write, entry k of
-    each run in turn k). Otherwise turn k runs arm `selector[k]`, and run j's entries stand at its own `numbers`.
+    With `selector` None there is one arm, and every turn runs its writes in order (one run a write: entry k of each in
+    turn k). Otherwise turn k runs arm `selector[k]`, and the entries of an arm's runs stand at their own `numbers`.
     """
 
     count: int
-    runs: list[Run]
+    arms: list[list[Run]]
     selector: list[int] | None
     ends: dict[Storage, int]  # the number of the last write of each storage in the group
+    items: list[Item]  # all of them, in program order
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of all arms."""
+        return [run for arm in self.arms for run in arm]
 
 
 @dataclass(slots=True)
@@ -162,23 +192,42 @@ def _roll_component(items: list[Item], prior: dict[Storage, int]) -> list[Group]
     """One component, as few groups as its dependences allow."""
     groups: list[Group] = []
     for stretch in _stretches(items, prior):
-        if len(stretch) == 1:
-            groups.append(Single(stretch[0], "one entry"))
-            continue
-        flows = _has_flow(stretch)
-        if not flows and len({id(item.kind) for item in stretch}) == len(stretch):
-            groups.extend(Single(item, "the only one of its kind") for item in stretch)
-            continue
-        if not flows:
-            rolled = _parallel(stretch)
-            if rolled is not None:
-                groups.append(rolled)
-                continue
-        if any(_stays_wide(item) for item in stretch):
-            groups.extend(Single(item, "a wide write that depends on the one before") for item in stretch)
-            continue
-        groups.extend(_sequential(stretch))
+        groups.extend(_roll_stretch(stretch))
     return groups
+
+
+def _roll_stretch(stretch: list[Item]) -> list[Group]:
+    """One stretch: whole-array writes, or a loop (around writes that are wide enough for kernels of their own)."""
+    if len(stretch) == 1:
+        return [Single(stretch[0], "one entry")]
+    flows = _has_flow(stretch)
+    if not flows and len({id(item.kind) for item in stretch}) == len(stretch):
+        return [Single(item, "the only one of its kind") for item in stretch]
+    if not flows:
+        rolled = _parallel(stretch)
+        if rolled is not None:
+            return [rolled]
+        if not is_current(stretch):
+            return [Single(item, "it reads what others overwrite before it") for item in stretch]
+    groups: list[Group] = []
+    for wide, part in itertools.groupby(stretch, key=_stays_wide):  # all reads are current: it may be cut anywhere
+        if wide:
+            groups.extend(Single(item, "a wide write that depends on the one before") for item in part)
+        else:
+            rest = list(part)
+            groups.extend(sequential(rest) if len(rest) == len(stretch) else _roll_stretch(rest))
+    return groups
+
+
+def is_current(items: Iterable[Item]) -> bool:
+    """Whether each read of items in program order sees all writes of them before it: none is of an older moment."""
+    last: dict[object, int] = {}
+    for item in items:
+        for step, hole in item.kind.reads:
+            if last.get(step.storage, -1) > item.holes[hole + 1]:
+                return False
+        last[item.storage] = item.sequence
+    return True
 
 
 def _stretches(items: list[Item], prior: dict[Storage, int]) -> list[list[Item]]:
@@ -307,9 +356,7 @@ def _runs(items: list[Item]) -> list[Run]:
         run = found.get(item.kind)
         if run is None:
             run = found[item.kind] = Run(item.kind)
-        run.numbers.append(number)
-        run.offsets.append(item.offset)
-        run.holes.append(item.holes)
+        run.add(number, item)
     return list(found.values())
 
 
@@ -332,7 +379,7 @@ def _parallel(items: list[Item]) -> Parallel | None:
         else:
             return None
     kept.sort(key=lambda run: run.numbers[0])
-    return Parallel(kept, _ends(items))
+    return Parallel(kept, _ends(items), items)
 
 
 def _ends(items: Sequence[Item]) -> dict[Storage, int]:
@@ -409,29 +456,38 @@ def _overlaps_itself(item: Item) -> bool:
     return False
 
 
-def _sequential(items: list[Item]) -> list[Group]:
+def sequential(items: list[Item]) -> list[Group]:
     """A loop over a repeating body, or over a switch where the kinds follow no period; what is left stays single."""
     runs = _runs(items)
+    first, end = _common(items, {run.kind: len(run.numbers) for run in runs})
     kinds = {run.kind: k for k, run in enumerate(runs)}
     order = np.array([kinds[item.kind] for item in items])
-    period = _period(order)
+    period = _period(order[first:end])
     if period is None and len(items) < 2 * len(runs):
         return [Single(item, "too few entries of its kind") for item in items]
     if period is None:
-        return [Sequential(len(items), runs, order.tolist(), _ends(items))]
-    turns = len(items) // period
-    body: list[Run] = []
-    for place in range(period):
-        run = Run(items[place].kind)
-        for turn in range(turns):
-            item = items[turn * period + place]
-            run.numbers.append(turn)
-            run.offsets.append(item.offset)
-            run.holes.append(item.holes)
-        body.append(run)
-    rest = items[turns * period :]
-    groups: list[Group] = [Sequential(turns, body, None, _ends(items[: turns * period]))]
-    return groups + [Single(item, "the rest of a rolled loop") for item in rest]
+        return [Sequential(len(items), [[run] for run in runs], order.tolist(), _ends(items), items)]
+    turns = (end - first) // period
+    end = first + turns * period
+    rolled = items[first:end]
+    body = [Run(item.kind) for item in rolled[:period]]
+    for number, item in enumerate(rolled):
+        body[number % period].add(number // period, item)
+    return [
+        *(Single(item, "the only one of its kind") for item in items[:first]),
+        Sequential(turns, [body], None, _ends(rolled), rolled),
+        *(Single(item, "the rest of a rolled loop") for item in items[end:]),
+    ]
+
+
+def _common(items: list[Item], counts: dict[Kind, int]) -> tuple[int, int]:
+    """(first, past the last) of the items, without those at both ends that are the only ones of their kind."""
+    first, end = 0, len(items)
+    while first < end and counts[items[first].kind] == 1:
+        first += 1
+    while end > first and counts[items[end - 1].kind] == 1:
+        end -= 1
+    return first, end
 
 
 def _period(order: Integers) -> int | None:

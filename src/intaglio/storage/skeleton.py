@@ -120,7 +120,7 @@ def _flatten(root: Skeleton) -> Pattern:
     return Pattern(tuple(steps))
 
 
-def of_node(root: Node, kept: Container[Node]) -> tuple[Pattern, tuple[Hole, ...]] | None:
+def of_node(root: Node, kept: Container[Node], largest: int = LARGEST) -> tuple[Pattern, tuple[Hole, ...]] | None:
     """The pattern and holes of a payload; None where it is too large to be a loop's body, or reads a kept value."""
     steps: list[Step] = []
     holes: list[Hole] = []
@@ -138,6 +138,6 @@ def of_node(root: Node, kept: Container[Node]) -> tuple[Pattern, tuple[Hole, ...
             case op:
                 steps.append(Step("op", node.dtype, node.shape, op=op, src=tuple(index[s] for s in node.src)))
         index[node] = len(steps) - 1
-        if len(steps) > LARGEST:
+        if len(steps) > largest:
             return None
     return Pattern(tuple(steps)), tuple(holes)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment, next_sequence
+from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, GatherEntry, LoopEntry, Segment, next_sequence
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
@@ -137,6 +139,19 @@ class Storage:
             self._forget(View(dtype, (), (), offset))
         self.skeletons.add(skeleton)
         self.log.append(ElementEntry(sequence, dtype, offset, skeleton, holes))
+
+    def write_loop(self, loop: Sequential) -> None:
+        """Append a loop of writes to this storage, which reads no other."""
+        view = View.contiguous(dtypes.uint8, (self.nbytes,))
+        self.open = None
+        self._forget(view)
+        self.log.append(LoopEntry(self._stamp(), view, loop))
+
+    def write_gathered(self, view: View, reads: list[Node]) -> None:
+        """Append a write of what many reads see, along the view's first axis."""
+        self.open = None
+        self._forget(view)
+        self.log.append(GatherEntry(self._stamp(), view, reads))
 
     def segment(self, view: View) -> Segment:
         """A fresh open segment for numbers written through `view`; it closes at the next read or other write."""

@@ -301,9 +301,17 @@ def _sum_inside(t: Any, x: Any, w: Any) -> Any:
     return loss
 
 
+def _gates(t: Any, x: Any, w: Any) -> Any:
+    """Turns that make a value of their own and view parts of it."""
+    for i in range(1, t.shape[0]):
+        h = (t[i - 1].clone() * w + x[i]).reshape(3, 1) * w
+        t[i] = h[0] * h[1].tanh() + h[:, 2]
+    return (t * t).sum()
+
+
 RECURRENCES = [
     _decay, _weight, _rows, _columns, _network, _second_order, _down, _ahead, _in_one_place, _two_in_turn, _branches,
-    _nest, _repeated, _twice, _sum_inside,
+    _nest, _repeated, _twice, _sum_inside, _gates,
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from intaglio import Tensor
+from intaglio import Context, Tensor
 from intaglio.core.dtypes import dtypes
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine.explain import sources
@@ -197,6 +197,23 @@ def test_backward_through_a_recurrence_of_ten_thousand_turns() -> None:
     expected = np.zeros((10000, 2), np.float32)
     expected[1:, 0] = 2 - 0.5 ** np.arange(9998.0, -1, -1)
     assert np.allclose(long[2].numpy(), expected)
+
+
+def test_backward_of_one_weight_is_one_kernel_at_any_length_even_if_recording_it_flushes() -> None:
+    def program(n: int) -> tuple[int, int]:
+        x, w, t = Tensor.ones(n).realize(), Tensor([2.0], requires_grad=True), Tensor.zeros(n).realize()
+        for i in range(n):
+            t[i] = w[0] * x[i]
+        loss = t.sum().realize()
+        GlobalCounters.reset()
+        loss.backward()
+        assert w.grad is not None
+        assert w.grad.tolist() == [n]
+        return GlobalCounters.kernel_count, GlobalCounters.global_mem
+
+    assert program(1000) == (1, 4 * 1000 + 4)
+    with Context(journal_nodes=5000):
+        assert program(10000) == (1, 4 * 10000 + 4)
 
 
 def test_values_that_a_loop_overwrites_are_kept_by_the_loop() -> None:

@@ -177,5 +177,4 @@ def leaf_gradients(root: Node, ct: Node, *, retain: bool) -> dict[Storage, Node]
                 history.freed = history.freed or history.base is not None or written
                 history.records.clear()
                 history.base = None
-                history.since = storage.sequence
     return found

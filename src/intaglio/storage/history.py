@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from intaglio.storage.journal import next_sequence
+
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
@@ -26,12 +28,12 @@ class Record:
 class History:
     """What a tracked storage was: version 0, and the writes since. A leaf accumulates; others pass on.
 
-    `since` is the stamp of version 0: reads as of an earlier stamp see what was never tracked.
+    `began` is a number between those of the writes (of any storage) before and after it began.
     """
 
     dtype: DType
     base: Node | None
-    since: int
+    began: int
     leaf: bool = False
     freed: bool = False  # whether tracked writes or a tracked base were let go by a backward sweep
     records: list[Record] = field(default_factory=list)
@@ -47,7 +49,7 @@ def track(storage: Storage, dtype: DType, *, leaf: bool = False, base: Node | No
     """Begin the history of a storage."""
     found = history_of(storage)
     if found is None:
-        found = History(dtype, base, storage.sequence, leaf)
+        found = History(dtype, base, next_sequence(), leaf)
         storage.history = found
         storage.open = None
     elif leaf:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from intaglio.core.errors import GradError
 from intaglio.engine import realize as engine
 from intaglio.ir.node import substitute, toposort
 from intaglio.ops.elementwise import Detach
@@ -268,7 +269,10 @@ class Past:
             return None
         pullbacks: dict[reroll.Kind, Pullback] = {}
         for kind in {run.kind: None for run in group.runs}:
-            found = pullback(kind)
+            try:
+                found = pullback(kind)
+            except GradError:  # raised by the write itself, if a cotangent comes to it
+                return None
             if found is None:
                 return None
             pullbacks[kind] = found
@@ -304,27 +308,23 @@ def _without_temporaries(value: Node, before: int) -> Node:
         match node.op:
             case Read(storage=Storage() as storage, view=view) if _is_temporary(storage):
                 history = history_of(storage)
-                base = history.base if history is not None else None
-                if base is not None and _is_newer(base, before):
-                    found[node] = view_of(view, base)
+                assert history is not None
+                assert history.base is not None
+                if history.began > before and _is_small(history.base):
+                    found[node] = view_of(view, history.base)
             case _:
                 pass
     return substitute((value,), found)[0] if found else value
 
 
-def _is_newer(value: Node, before: int) -> bool:
-    """Whether a value, if it is small, reads something as of a write or later."""
+def _is_small(value: Node) -> bool:
+    """Whether a value may be a part of a loop's body, by its size."""
     stack, seen = [value], {value}
     while stack and len(seen) <= LARGEST:
-        node = stack.pop()
-        match node.op:
-            case Read(stamp=stamp) if stamp >= before:
-                return True
-            case _:
-                fresh = [source for source in node.src if source not in seen]
-                seen.update(fresh)
-                stack.extend(fresh)
-    return False
+        fresh = [source for source in stack.pop().src if source not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return len(seen) <= LARGEST
 
 
 def _starts(items: list[reroll.Item]) -> dict[Storage, int]:

@@ -105,7 +105,6 @@ def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...],
             else None
         )
         history = track(storage, node.dtype, base=base)
-        history.since = -1
     if history.leaf:
         return
     history.records.append(Record(storage.sequence, view, node if tracked else None, indices))

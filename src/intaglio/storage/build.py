@@ -29,13 +29,15 @@ from intaglio.storage.columns import (
     grid,
     integers,
 )
+from intaglio.storage.skeleton import Pattern
+from intaglio.storage.writes import Kind, Run
 
 if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef
     from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Step
     from intaglio.storage.storage import Storage
-    from intaglio.storage.writes import Column, Kind, Run
+    from intaglio.storage.writes import Column
 
 _axes: Final = itertools.count(1_000_000)  # numbers of the counters of sequential loops, apart from lowering's own
 
@@ -190,12 +192,11 @@ class Turns:
 
     def repeat(self) -> Repeat:
         """The statement."""
-        writes = tuple(self._write(run) for run in self.group.runs)
+        arms = tuple(tuple(self._write(run) for run in arm) for arm in self.group.arms)
         if self.group.selector is None:
-            return Repeat(self.counter, (writes,))
+            return Repeat(self.counter, arms)
         device = self.home(self.group.runs[0].kind.storage).device
-        selector = self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device)
-        return Repeat(self.counter, tuple((write,) for write in writes), selector)
+        return Repeat(self.counter, arms, self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device))
 
     def _write(self, run: Run) -> Write:
         """One write of the body."""
@@ -304,6 +305,14 @@ def contiguous_write(ref: BufferRef, value: Node) -> Write:
 def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:
     """One run as a whole-array write."""
     return Whole(run, read, ref).write()
+
+
+def copies(step: Step, target: Storage, places: Integers, offsets: Integers, stamps: Integers) -> Run:
+    """A run that copies what a read sees, at each of some offsets and stamps, to places of another storage."""
+    whole = View.contiguous(step.dtype, step.shape)
+    kind = Kind(target, step.dtype, step.shape, whole.strides, Pattern((step,)), ((step, 0),))
+    numbers = np.arange(len(places))
+    return Run(kind, numbers, numbers, places, [offsets, stamps])
 
 
 def kind_name(kind: Kind) -> str:

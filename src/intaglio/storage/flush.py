@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 import weakref
 from bisect import bisect_left, bisect_right
@@ -26,17 +28,21 @@ from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll
 from intaglio.storage.batch import batch, supports
-from intaglio.storage.build import Turns, whole_write
-from intaglio.storage.journal import AnyEntry, Elements, Entry, Segment, first_of
+from intaglio.storage.build import Turns, copies, whole_write
+from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
+from intaglio.storage.readers import living, outdated, overwritten, renew, target
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
-from intaglio.storage.writes import Gathering, Item, Kind, Run
+from intaglio.storage.tape import Tapes
+from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
     from intaglio.storage.columns import Integers
+    from intaglio.storage.readers import Numbered
     from intaglio.storage.skeleton import Hole
 
 plans: Final = Plans()
@@ -218,7 +224,10 @@ class Slice:
                             self._need(source, min(part.sequence, source.sequence))
                     if entry.sequence > stamp:
                         break
-                case Segment():
+                case GatherEntry(reads=reads):
+                    for read in reads:
+                        self._follow(read)
+                case Segment() | LoopEntry():
                     pass
             place += 1
         self._taken[storage] = place
@@ -236,6 +245,11 @@ class Slice:
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
+
+    def founding(self) -> list[Node]:
+        """The reads in versions 0: they are computed before the first statement that reads what they begin."""
+        bases = [storage.base for storage in self._bases if storage.base is not None]
+        return [node for node in _computed(bases) if isinstance(node.op, Read)]
 
     def entries(self) -> list[tuple[Storage, AnyEntry]]:
         """The entries of the slice, in program order."""
@@ -264,7 +278,9 @@ class Flush:
         self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
         self._beneath: Final[dict[Storage, set[Storage]]] = {}  # what the first versions of storages are made of
-        self._rollable: Final[dict[int, tuple[Entry, Item]]] = {}  # by number
+        self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
+        self.tapes: Final = Tapes()
+        self._rollable: Final[dict[int, tuple[Entry | Item, Item]]] = {}  # by number
 
     def run(self) -> list[BufferRef]:
         """Build the program, run it, then retire its entries."""
@@ -282,14 +298,19 @@ class Flush:
 
     def build(self) -> list[BufferRef]:
         """The program; gives the buffer of each wanted node."""
-        for reference in list(scalars):
-            handle = reference()
-            if handle is not None and self.slice.stamps:
-                handle.to_node()
-        scalars.clear()
+        if self.slice.stamps:
+            for reference in list(scalars):
+                handle = reference()
+                if handle is not None:
+                    handle.to_node()
+            scalars.clear()
         for storage in self.slice.stamps:
             storage.close()
         self.own.update(_only_within(self.slice, self.nodes))
+        for storage, stamp in self.slice.stamps.items():
+            if storage.log:
+                held = (node for node in living(storage) if node not in self.own)
+                self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
             self.home(storage)
@@ -345,12 +366,20 @@ class Flush:
         places.append(len(self.program.statements))
 
     def position(self, storage: Storage, stamp: int) -> int:
-        """Before which statement a storage is as of a stamp."""
+        """Before which statement a storage is as of a stamp, in the bytes that a read as of it sees.
+
+        A stamp within a group is that of a read of bytes that the rest of the group leaves alone: they are there once
+        it has run.
+        """
         found = self.marks.get(storage)
         if found is None:
             return 0
-        place = bisect_right(found[0], stamp)
-        return found[1][place - 1] if place else 0
+        stamps, places = found
+        after = bisect_right(stamps, stamp)
+        within = after < len(stamps) and storage.log and first_of(storage.log[0]) <= stamp
+        if within and stamps[after - 1 : after] != [stamp]:
+            return places[after]
+        return places[after - 1] if after else 0
 
     # -- values
 
@@ -367,6 +396,11 @@ class Flush:
                 reads[node] = ReadAt(*node.place, 0)
                 done[node] = node
                 continue
+            taped = self.tapes.places.get(node)
+            if taped is not None:
+                reads[node] = ReadAt(self.home(taped[0]), taped[1], len(self.program.statements))
+                done[node] = node
+                continue
             match node.op:
                 case Read(storage=Storage() as storage, view=view, stamp=stamp):
                     inline = storage not in self.homes and storage.ref is None
@@ -376,7 +410,7 @@ class Flush:
                     elif storage.base is None:
                         done[node] = expand(const(view.dtype, 0), view.shape)
                     elif ready or storage.base in done:
-                        done[node] = _view_of(view, done[storage.base])
+                        done[node] = view_of(view, done[storage.base])
                     else:
                         stack += ((node, True), (storage.base, False))
                 case Buffer(ref=ref):
@@ -429,7 +463,7 @@ class Flush:
 
     def _statements(self, entries: list[tuple[Storage, AnyEntry]]) -> None:
         """All entries as statements, runs of rollable ones together."""
-        observed = self._observed()
+        known, observed = self.rolled(entries)
         gathering = Gathering()
         last: dict[Storage, int] = {}
         prior: dict[Storage, int] = {}
@@ -440,10 +474,7 @@ class Flush:
             prior.update(last)
             last.clear()
 
-        for storage, entry in entries:
-            if isinstance(entry, Entry) and (item := self.item(storage, entry)) is not None:
-                self._rollable[item.sequence] = entry, item
-        for storage, entry in self._pieces(entries, observed):
+        for storage, entry in self._pieces(known, observed):
             if last and any(self._base_reads(source, last) for source in self._used(storage, entry)):
                 emit()  # version 0 is computed when it is first used: after all that it reads
             seen = observed.get(storage)
@@ -452,11 +483,7 @@ class Flush:
                 place = bisect_left(seen, before)
                 if place < len(seen) and seen[place] < first_of(entry):
                     emit()
-            if isinstance(entry, Elements):
-                self.gather(storage, entry, gathering)
-                last[storage] = entry.sequence
-            elif entry.sequence in self._rollable:
-                gathering.add(self._rollable[entry.sequence][1])
+            if self.gather(storage, entry, gathering):
                 last[storage] = entry.sequence
             else:
                 emit()
@@ -464,23 +491,68 @@ class Flush:
                 prior[storage] = entry.sequence
         emit()
 
+    def rolled(
+        self, entries: list[tuple[Storage, AnyEntry]]
+    ) -> tuple[list[tuple[Storage, AnyEntry | Item]], dict[Storage, list[int]]]:
+        """The entries, those that may be rolled known and with stamps as new as they may be; and what is observed.
+
+        Elements that read older moments, or write what is read so, are taken apart.
+        """
+        for storage, entry in entries:
+            if isinstance(entry, Entry) and (item := self.item(storage, entry)) is not None:
+                self._rollable[item.sequence] = entry, item
+        writes = [self._numbered(storage, entry) for storage, entry in entries]
+        older = outdated(writes)
+        taken: list[tuple[Storage, AnyEntry | Item]] = []
+        for storage, entry in entries:
+            if older and isinstance(entry, Elements) and not older.isdisjoint({storage, *entry.sources()}):
+                taken.extend((storage, item) for item in self._items(storage, entry))
+            else:
+                taken.append((storage, entry))
+        if older:
+            taken.sort(key=lambda pair: first_of(pair[1]))
+            writes = [self._numbered(storage, entry) for storage, entry in taken]
+        alone = [entry for _, entry in taken if isinstance(entry, Entry) and entry.sequence not in self._rollable]
+        return taken, self._observed(alone, writes, older)
+
+    def _numbered(self, storage: Storage, entry: AnyEntry | Item) -> Numbered:
+        """An entry, its number, and what it is to those who ask which bytes are read and written."""
+        known = self._rollable.get(entry.sequence)
+        if known is not None:
+            return storage, entry.sequence, known[1]
+        assert not isinstance(entry, Item)
+        return storage, entry.sequence, target(entry)
+
+    def _items(self, storage: Storage, entry: Elements) -> list[Item]:
+        """Elements one by one."""
+        gathering = Gathering()
+        self.gather(storage, entry, gathering)
+        items = gathering.take().items()
+        self._rollable.update((item.sequence, (item, item)) for item in items)
+        return items
+
     def _pieces(
-        self, entries: list[tuple[Storage, AnyEntry]], observed: dict[Storage, list[int]]
-    ) -> list[tuple[Storage, AnyEntry]]:
+        self, entries: list[tuple[Storage, AnyEntry | Item]], observed: dict[Storage, list[int]]
+    ) -> list[tuple[Storage, AnyEntry | Item]]:
         """The entries in program order, with elements cut wherever the statements so far may have to be made.
 
         That is at a write that is not rolled, between writes that a living read saw, and before the first use of a
         storage whose version 0 is still to be computed.
         """
         stamps: set[int] = set()
-        begun: set[Storage] = set()
-        pieces: list[tuple[Storage, AnyEntry]] = []
+        before: dict[Storage, int] = {}
+        pieces: list[tuple[Storage, AnyEntry | Item]] = []
         for storage, entry in entries:
-            own = entry.cut(observed.get(storage, ())) if isinstance(entry, Elements) else [entry]
+            seen = observed.get(storage, ())
+            own = entry.cut(seen) if isinstance(entry, Elements) else [entry]
             pieces.extend((storage, piece) for piece in own)
-            if storage in observed or (storage.base is not None and storage not in begun):
-                stamps.update(first_of(piece) - 1 for piece in own)
-            begun.add(storage)
+            for piece in own:
+                first = first_of(piece)
+                newest = before.get(storage)
+                place = bisect_left(seen, newest) if newest is not None else len(seen)
+                if (newest is None and storage.base is not None) or (place < len(seen) and seen[place] < first):
+                    stamps.add(first - 1)
+                before[storage] = piece.sequence
             if isinstance(entry, Elements):
                 stamps.update(_first_uses(entry))
             if not isinstance(entry, Elements) and entry.sequence not in self._rollable:
@@ -494,7 +566,7 @@ class Flush:
         cut.sort(key=lambda pair: first_of(pair[1]))
         return cut
 
-    def _used(self, storage: Storage, entry: AnyEntry) -> Iterable[Storage]:
+    def _used(self, storage: Storage, entry: AnyEntry | Item) -> Iterable[Storage]:
         """The storages that a write uses."""
         if isinstance(entry, Elements):
             return (storage, *entry.sources())
@@ -513,30 +585,45 @@ class Flush:
             found = self._beneath[storage] = _read_by_base(storage)
         return any(source in written for source in found)
 
-    def _observed(self) -> dict[Storage, list[int]]:
-        """The stamps at which living reads saw each storage before its last write: no group may span them."""
-        found: dict[Storage, list[int]] = {}
-        for storage, stamp in self.slice.stamps.items():
-            if not storage.log:
-                continue
-            stamps: set[int] = set()
-            for reference in storage.live:
-                node = reference()
-                if node is not None and node not in self.own:
-                    match node.op:
-                        case Read(stamp=seen) if first_of(storage.log[0]) <= seen < stamp:
-                            stamps.add(seen)
-                        case _:
-                            pass
-            if stamps:
-                found[storage] = sorted(stamps)
-        return found
+    def _observed(self, alone: list[Entry], writes: list[Numbered], older: set[Storage]) -> dict[Storage, list[int]]:
+        """The moments of each storage that some read needs to be the end of a group.
 
-    def gather(self, storage: Storage, entry: Elements, gathering: Gathering) -> None:
-        """Elements among the writes that may be rolled."""
-        for skeleton, sequences, offsets, columns in entry.by_skeleton():
-            pattern = _cast_pattern(skeleton.pattern(), entry.dtype)
-            gathering.extend(self._kind(storage, entry.dtype, (), (), pattern), sequences, offsets, columns)
+        They are those of reads whose bytes are overwritten before they are used, and of reads in versions 0.
+        """
+        found = renew(writes, older)
+        reads: dict[Storage, list[Node]] = {}
+        for node in _computed(value for entry in alone for value in (entry.value, *entry.indices)):
+            match node.op:
+                case Read(storage=Storage() as storage) if node in self.own:
+                    reads.setdefault(storage, []).append(node)
+                case _:
+                    pass
+        again = [
+            node
+            for storage, own in reads.items()
+            for node in overwritten(storage, self.slice.stamps.get(storage, -1), own)
+        ]
+        founding = self.slice.founding()
+        taped = self.tapes.want(self.lost.keys() - set(founding), writes, older)
+        for node in itertools.chain(self.lost.keys() - taped, founding, again):
+            match node.op:
+                case Read(storage=Storage() as storage, stamp=seen) if storage.log and first_of(storage.log[0]) <= seen:
+                    found.setdefault(storage, set()).add(seen)
+                case _:
+                    pass
+        return {storage: sorted(stamps) for storage, stamps in found.items()}
+
+    def gather(self, storage: Storage, entry: AnyEntry | Item, gathering: Gathering) -> bool:
+        """Put an entry among the writes that may be rolled; gives False for one that may not."""
+        if isinstance(entry, Elements):
+            for skeleton, sequences, offsets, columns in entry.by_skeleton():
+                pattern = _cast_pattern(skeleton.pattern(), entry.dtype)
+                gathering.extend(self._kind(storage, entry.dtype, (), (), pattern), sequences, offsets, columns)
+            return True
+        known = self._rollable.get(entry.sequence)
+        if known is not None:
+            gathering.add(known[1])
+        return known is not None
 
     def item(self, storage: Storage, entry: Entry) -> Item | None:
         """A node's write in the form in which it can be rolled, or None."""
@@ -564,27 +651,63 @@ class Flush:
         """One group as statements."""
         match group:
             case reroll.Single(item=item):
+                self._keep(Gathering([item]).take())
                 self._single(item.storage, self._rollable.get(item.sequence, (item,))[0])
-            case reroll.Parallel(runs=runs, ends=ends):
+            case reroll.Parallel(runs=runs, writes=writes):
+                ends = writes.ends
                 for storage in ends:
                     self.home(storage)
+                self._keep(writes)
                 start = len(self.program.statements)
-
-                def reader(storage: Storage, view: View) -> Node:
-                    if storage in self.homes or storage.ref is not None:
-                        return read_at(self.home(storage), view, start)
-                    if storage.base is None:
-                        return expand(const(view.dtype, 0), view.shape)
-                    return _view_of(view, self.resolve(storage.base))
-
                 for run in runs:
-                    self._add(whole_write(run, reader, self.home(run.kind.storage)))
+                    self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
                 for storage, last in ends.items():
                     self._mark(storage, last)
-            case reroll.Sequential(ends=ends):
-                self._add(Turns(group, self.home).repeat())
-                for storage, last in ends.items():
+            case reroll.Sequential(writes=writes):
+                self._add(Turns(self.tapes.beside(group), self.home).repeat())
+                for storage, last in writes.ends.items():
                     self._mark(storage, last)
+
+    def _reader(self, start: int) -> Reader:
+        """Views of storages as they are just before a statement."""
+
+        def reader(storage: Storage, view: View) -> Node:
+            if storage in self.homes or storage.ref is not None:
+                return read_at(self.home(storage), view, start)
+            if storage.base is None:
+                return expand(const(view.dtype, 0), view.shape)
+            return view_of(view, self.resolve(storage.base))
+
+        return reader
+
+    def _keep(self, writes: Writes) -> None:
+        """Keep what is wanted of what writes read that do not read one another."""
+        runs = [copy for run in writes.runs for copy in self.tapes.taped(run)]
+        for run in runs:
+            self.home(run.kind.storage)
+            self.home(run.kind.reads[0][0].storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+        reader = self._reader(len(self.program.statements))
+        for run in runs:
+            self._add(whole_write(run, reader, self.home(run.kind.storage)))
+
+    def _gather(self, storage: Storage, view: View, reads: list[Node]) -> None:
+        """What many reads see, one after the other: one write for all that lie in one buffer in one form."""
+        each = View.contiguous(view.dtype, view.shape[1:])
+        columns: dict[tuple[BufferRef, int, tuple[int, ...]], tuple[list[int], list[int]]] = {}
+        for number, value in enumerate([self.resolve(read) for read in reads]):
+            place = view.offset + number * each.nbytes
+            match self.program.reads.get(value, value.op):
+                case ReadAt(ref=ref, view=source, position=position):
+                    places, offsets = columns.setdefault((ref, position, source.strides), ([], []))
+                    places.append(place)
+                    offsets.append(source.offset)
+                case _:
+                    self._add(Write(self.home(storage), View.contiguous(view.dtype, each.shape, place), value))
+        for (ref, position, strides), (places, offsets) in columns.items():
+            source = Storage(ref.nbytes, ref.device, ref=ref)
+            step = Step("read", view.dtype, each.shape, strides, source)
+            run = copies(step, storage, np.array(places), np.array(offsets), np.zeros(len(places), np.int64))
+            self._add(whole_write(run, functools.partial(_read_buffer, position), self.home(storage)))
 
     def _single(self, storage: Storage, entry: AnyEntry | Item) -> None:
         """One entry as one statement."""
@@ -595,8 +718,12 @@ class Flush:
             case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
                 places = tuple(self.resolve(index) for index in indices)
                 self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
-            case Item(kind=kind, offset=offset, holes=holes):
-                value = scalar_node(kind.pattern, holes, kind.dtype)
+            case LoopEntry(loop=loop):
+                self._add(Turns(loop, self.home).repeat())
+            case GatherEntry(view=view, reads=reads):
+                self._gather(storage, view, reads)
+            case Item(kind=kind, offset=offset):
+                value = scalar_node(kind.pattern, entry.recorded, kind.dtype)
                 self._add(Write(ref, View(kind.dtype, (), (), offset), self.resolve(value)))
             case Elements():
                 raise InternalError("journal: elements are rolled, not written one by one")
@@ -615,26 +742,25 @@ class Flush:
     def _save_readers(self) -> None:
         """Keep what living readers outside this slice still need of bytes that it overwrites."""
         for storage, ref in list(self.homes.items()):
-            marks = self.marks.get(storage)
-            if marks is None:
+            if storage in self.marks:
+                self._save_origin(storage, ref)
+        for node in self.lost:
+            taped = self.tapes.places.get(node)
+            if taped is not None:
+                self.saved.append((weakref.ref(node), self.homes[taped[0]], taped[1]))
                 continue
-            stamp = marks[0][-1]
-            self._save_origin(storage, ref)
-            for reference in storage.live:
-                node = reference()
-                if node is None or node.place is not None or node in self.own:
-                    continue
-                match node.op:
-                    case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
-                        fresh = engine.new_ref(view.nbytes, storage.device)
-                        self.program.fresh.add(fresh)
-                        self.program.keep.add(fresh)
-                        self.program.floating.add(len(self.program.statements))
-                        whole = View.contiguous(view.dtype, view.shape)
-                        self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
-                        self.saved.append((reference, fresh, whole))
-                    case _:
-                        pass
+            match node.op:
+                case Read(storage=Storage() as storage, view=view, stamp=seen):
+                    ref = self.homes[storage]
+                    fresh = engine.new_ref(view.nbytes, storage.device)
+                    self.program.fresh.add(fresh)
+                    self.program.keep.add(fresh)
+                    self.program.floating.add(len(self.program.statements))
+                    whole = View.contiguous(view.dtype, view.shape)
+                    self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
+                    self.saved.append((weakref.ref(node), fresh, whole))
+                case _:
+                    pass
 
     def _save_origin(self, storage: Storage, ref: BufferRef) -> None:
         """Keep the computed value that the bytes were, where somebody still uses it."""
@@ -690,6 +816,12 @@ def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
             held.add(order[number])
             held.update(order[number].src)
     return {node for node in order if isinstance(node.op, Read) and node not in held}
+
+
+def _computed(roots: Iterable[Node]) -> list[Node]:
+    """All nodes of some values but those whose values are kept, inputs before users."""
+    found = toposort(roots, enter=lambda node: node.place is None)
+    return [node for node in found if node.place is None]
 
 
 def _is_constant(root: Node) -> bool:
@@ -780,6 +912,12 @@ def _is_on_grid(view: View, pattern: Pattern, holes: tuple[Hole, ...]) -> bool:
     )
 
 
+def _read_buffer(position: int, storage: Storage, view: View) -> Node:
+    """A view of a storage's buffer just before a statement."""
+    assert storage.ref is not None
+    return read_at(storage.ref, view, position)
+
+
 def _no_reads(storage: Storage, view: View) -> Node:
     """Numbers read nothing."""
     raise InternalError("journal: a segment of numbers has no reads")
@@ -795,7 +933,7 @@ def _offsets(view: View, numbers: dict[int, int | float | bool]) -> Integers:
     return total + positions * (view.strides[0] if view.shape else 0)
 
 
-def _view_of(view: View, value: Node) -> Node:
+def view_of(view: View, value: Node) -> Node:
     """A view of a computed value: by movement ops where they can say it (fusion sees through them), else a window."""
     if view.dtype is value.dtype:
         if view.is_contiguous and view.offset == 0 and view.size == value.size:
@@ -844,22 +982,6 @@ def _by_movement(view: View, value: Node) -> Node | None:
     node = movement.permute(node, (*order, *rest))
     kept = tuple(n if s != 0 and n != 1 else 1 for n, s in zip(view.shape, view.strides, strict=True))
     return expand(movement.reshape(node, kept), view.shape)
-
-
-def _overwritten(storage: Storage, view: View, seen: int, stamp: int) -> bool:
-    """Whether an entry of the slice, newer than a read, overlaps it."""
-    for entry in storage.log:
-        if first_of(entry) > stamp:
-            return False
-        if entry.sequence > seen:
-            match entry:
-                case Elements():
-                    if entry.until(stamp).overlaps(view, seen):
-                        return True
-                case Segment(view=target) | Entry(view=target):
-                    if target.overlaps(view):
-                        return True
-    return False
 
 
 def _trim(entries: list[tuple[Storage, AnyEntry]], flush: Flush) -> list[tuple[Storage, AnyEntry]]:

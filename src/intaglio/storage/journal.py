@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
     from intaglio.storage.storage import Storage
+    from intaglio.storage.writes import Item
 
 next_sequence: Final = itertools.count(1).__next__
 
@@ -106,7 +108,8 @@ class Elements:
 
     def sources(self) -> set[Storage]:
         """The storages that the expressions read."""
-        skeletons: set[Skeleton] = {self.rows[end - REST] for end in self.ends()}
+        ends = self.ends()
+        skeletons: set[Skeleton] = {self.rows[end - REST] for end in (ends[-1:] if isinstance(ends, range) else ends)}
         return {source for skeleton in skeletons for source in skeleton.storages}
 
     def cut(self, stamps: Sequence[int]) -> list[Elements]:
@@ -115,18 +118,25 @@ class Elements:
         if not inside:
             return [self]
         ends = self.ends()
-        sequences = [self.rows[end - 1] for end in ends]
+        sequences = self.sequences()
         bounds = sorted({0, len(self.rows), *(ends[bisect_right(sequences, stamp) - 1] for stamp in inside)})
         pieces = [self.rows[start:stop] for start, stop in itertools.pairwise(bounds)]
         firsts = [self.first, *(sequences[bisect_right(sequences, piece[-1])] for piece in pieces[:-1])]
         return [Elements(self.dtype, first, rows) for first, rows in zip(firsts, pieces, strict=True)]
 
-    def overlaps(self, view: View, seen: int) -> bool:
-        """Whether a write after a stamp overlaps a view."""
-        rows, (low, high) = self.rows, view.byte_bounds()
+    def sequences(self) -> list[int]:
+        """The number of each write."""
+        return [self.rows[end - 1] for end in self.ends()]
+
+    def offsets(self) -> list[int]:
+        """The byte offset of each write."""
+        return [self.rows[end - 2] for end in self.ends()]
+
+    def overlaps(self, view: View) -> bool:
+        """Whether one of the writes overlaps a view."""
+        low, high = view.byte_bounds()
         low -= self.dtype.itemsize
-        offsets = [rows[end - 2] for end in self.ends() if rows[end - 1] > seen and low < rows[end - 2] < high]
-        return any(View(self.dtype, (), (), offset).overlaps(view) for offset in offsets)
+        return any(View(self.dtype, (), (), at).overlaps(view) for at in self.offsets() if low < at < high)
 
     def until(self, stamp: int) -> Elements:
         """The writes up to a stamp, apart from the log, to which others may still be added."""
@@ -161,9 +171,27 @@ def _columns(rows: list[Any], width: int) -> tuple[Skeleton, list[int], list[int
     return rows[-3], rows[width - 1 :: width], rows[width - 2 :: width], holes
 
 
-AnyEntry: TypeAlias = Segment | Entry | Elements
+@dataclass(slots=True)
+class LoopEntry:
+    """A sequential loop of writes to one storage that is rolled already, and reads that storage alone."""
+
+    sequence: int
+    view: View  # all of the storage
+    loop: Sequential
 
 
-def first_of(entry: AnyEntry) -> int:
+@dataclass(slots=True)
+class GatherEntry:
+    """A write of what many reads of one shape see, one after the other."""
+
+    sequence: int
+    view: View  # their number, then their shape
+    reads: list[Node]
+
+
+AnyEntry: TypeAlias = Segment | Entry | Elements | LoopEntry | GatherEntry
+
+
+def first_of(entry: AnyEntry | Item) -> int:
     """The number of an entry's first write."""
     return entry.first if isinstance(entry, Elements) else entry.sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.storage import reroll
 from intaglio.storage.flush import Flush, Slice
-from intaglio.storage.journal import Elements, Entry, Segment
+from intaglio.storage.journal import Elements, Segment
 from intaglio.storage.writes import Gathering
 
 if TYPE_CHECKING:
@@ -40,13 +40,8 @@ def report(storage: Storage) -> Report:
         prior.update(last)
         last.clear()
 
-    for owner, entry in entries:
-        item = flush.item(owner, entry) if isinstance(entry, Entry) else None
-        if isinstance(entry, Elements):
-            flush.gather(owner, entry, gathering)
-        elif item is not None:
-            gathering.add(item)
-        if item is not None or isinstance(entry, Elements):
+    for owner, entry in flush.rolled(entries)[0]:
+        if flush.gather(owner, entry, gathering):
             last[owner] = entry.sequence
             continue
         emit()
@@ -68,6 +63,7 @@ def _line(group: reroll.Group) -> str:
         case reroll.Parallel(runs=runs):
             counts = ", ".join(f"{len(run.numbers)} of {run.kind.dtype.name}{list(run.kind.shape)}" for run in runs)
             return f"writes that depend on nothing in between ({counts}): {len(runs)} whole-array write(s)"
-        case reroll.Sequential(count=count, runs=runs, selector=selector):
+        case reroll.Sequential(count=count, selector=selector):
+            runs = group.runs
             how = "a body of" if selector is None else "a switch over"
             return f"writes that depend on those before: one loop of {count} turns with {how} {len(runs)} write(s)"

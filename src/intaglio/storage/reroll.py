@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from intaglio.ir.view import View
-from intaglio.storage.writes import Item, Run, Writes, bytes_of
+from intaglio.storage.writes import Item, Kind, Run, Writes, bytes_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from intaglio.storage.columns import Integers
     from intaglio.storage.skeleton import Step
     from intaglio.storage.storage import Storage
@@ -26,21 +28,26 @@ class Parallel:
     """Runs none of whose reads sees a write of the group: whole-array writes, in this order."""
 
     runs: list[Run]
-    ends: dict[Storage, int]  # the number of the last write of each storage in the group
+    writes: Writes  # all that the group stands for: the runs leave out those that later ones overwrite
 
 
 @dataclass(slots=True)
 class Sequential:
     """Writes that depend on one another: a loop of `count` turns.
 
-    With `selector` None, every turn runs all arms' writes in order (`arms` is the body: one run a write, write k of
-    each run in turn k). Otherwise turn k runs arm `selector[k]`, and run j's writes stand at its own `numbers`.
+    With `selector` None there is one arm, and every turn runs its writes in order (one run a write: write k of each in
+    turn k). Otherwise turn k runs arm `selector[k]`, and the writes of an arm's runs stand at their own `numbers`.
     """
 
     count: int
-    runs: list[Run]
+    arms: list[list[Run]]
     selector: list[int] | None
-    ends: dict[Storage, int]  # the number of the last write of each storage in the group
+    writes: Writes  # all that the group stands for
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of all arms."""
+        return [run for arm in self.arms for run in arm]
 
 
 @dataclass(slots=True)
@@ -69,7 +76,7 @@ def roll(writes: Writes, prior: dict[Storage, int]) -> list[Group]:
 
 def _last(group: Group) -> int:
     """The number of the last write of a group."""
-    return group.item.sequence if isinstance(group, Single) else max(group.ends.values())
+    return group.item.sequence if isinstance(group, Single) else int(group.writes.sequences[-1])
 
 
 def _components(writes: Writes) -> list[Writes]:
@@ -96,28 +103,54 @@ def _roll_component(writes: Writes, prior: dict[Storage, int]) -> list[Group]:
     """One component, as few groups as its dependences allow."""
     groups: list[Group] = []
     for stretch in writes.cut(_bounds(writes, prior)):
-        if len(stretch) == 1:
-            groups.extend(_singles(stretch, "one entry"))
-            continue
-        flows = _has_flow(stretch)
-        if not flows and len(stretch.runs) == len(stretch):
-            groups.extend(_singles(stretch, "the only one of its kind"))
-            continue
-        if not flows:
-            rolled = _parallel(stretch)
-            if rolled is not None:
-                groups.append(rolled)
-                continue
-        if any(_stays_wide(run) for run in stretch.runs):
-            groups.extend(_singles(stretch, "a wide write that depends on the one before"))
-            continue
-        groups.extend(_sequential(stretch))
+        groups.extend(_roll_stretch(stretch))
     return groups
 
 
-def _singles(writes: Writes, reason: str, start: int = 0) -> list[Group]:
-    """Writes one by one, from a place on."""
-    return [Single(item, reason) for item in writes.items(start)]
+def _roll_stretch(writes: Writes) -> list[Group]:
+    """One stretch: whole-array writes, or a loop (around writes that are wide enough for kernels of their own)."""
+    if len(writes) == 1:
+        return _singles(writes, "one entry")
+    flows = _has_flow(writes)
+    if not flows and len(writes.runs) == len(writes):
+        return _singles(writes, "the only one of its kind")
+    if not flows:
+        rolled = _parallel(writes)
+        if rolled is not None:
+            return [rolled]
+        if not is_current(writes):
+            return _singles(writes, "it reads what others overwrite before it")
+    wide = np.zeros(len(writes), np.bool_)
+    for run in writes.runs:
+        wide[run.numbers] = _stay_wide(run)
+    if not wide.any():
+        return sequential(writes)
+    groups: list[Group] = []
+    bounds = [0, *(np.flatnonzero(np.diff(wide)) + 1).tolist(), len(writes)]
+    for start, part in zip(bounds, writes.cut(bounds), strict=False):  # all reads are current: cut anywhere
+        groups.extend(
+            _singles(part, "a wide write that depends on the one before") if wide[start] else _roll_stretch(part)
+        )
+    return groups
+
+
+def _singles(writes: Writes, reason: str) -> list[Group]:
+    """Writes one by one."""
+    return [Single(item, reason) for item in writes.items()]
+
+
+def is_current(writes: Writes) -> bool:
+    """Whether each read of some writes sees all of them before it: none is of an older moment."""
+    written = _sequences_by_storage(writes)
+    for run in writes.runs:
+        for step, hole in run.kind.reads:
+            sequences = written.get(step.storage)
+            if sequences is None:
+                continue
+            places = np.searchsorted(sequences, run.sequences) - 1
+            if ((places >= 0) & (sequences[places] > run.whole(hole + 1))).any():
+                return False
+    return True
 
 
 def _bounds(writes: Writes, prior: dict[Storage, int]) -> list[int]:
@@ -287,7 +320,7 @@ def _parallel(writes: Writes) -> Parallel | None:
         else:
             return None
     kept.sort(key=lambda run: run.numbers[0])
-    return Parallel(kept, writes.ends)
+    return Parallel(kept, writes)
 
 
 def _same_grid(runs: list[Run], region: tuple[int, int]) -> bool:
@@ -324,41 +357,58 @@ def _in_turn(runs: list[Run]) -> bool:
     return all(a.numbers[-1] < b.numbers[0] for a, b in itertools.pairwise(ordered))
 
 
-def _stays_wide(run: Run) -> bool:
-    """Whether one write is work enough for a kernel of its own."""
-    return run.kind.size >= WIDE or (run.kind.size > 1 and _overlaps_itself(run))
-
-
-def _overlaps_itself(run: Run) -> bool:
-    """Whether a write of a run reads what it writes at another position."""
+def _stay_wide(run: Run) -> NDArray[np.bool_]:
+    """For each write of a run, whether it is work enough for a kernel of its own, or reads what it writes elsewhere."""
     kind = run.kind
-    own = [(step, run.whole(hole)) for step, hole in kind.reads if step.storage is kind.storage]
-    for place, offset in enumerate(run.offsets.tolist() if own else ()):
-        target = View(kind.dtype, kind.shape, kind.strides, offset)
-        for step, offsets in own:
-            read = View(step.dtype, step.shape, step.strides, int(offsets[place]))
-            if read != target and read.overlaps(target):
-                return True
-    return False
+    found = np.full(len(run.numbers), kind.size >= WIDE)
+    if kind.size == 1 or kind.size >= WIDE:
+        return found
+    for step, hole in kind.reads:
+        if step.storage is kind.storage:
+            distances, places = np.unique(run.whole(hole) - run.offsets, return_inverse=True)
+            found |= np.array([_meets(kind, step, distance) for distance in distances.tolist()])[places]
+    return found
 
 
-def _sequential(writes: Writes) -> list[Group]:
+def _meets(kind: Kind, step: Step, distance: int) -> bool:
+    """Whether a read so many bytes from the target overlaps it, and is another region."""
+    start = bytes_of(step.dtype, step.shape, step.strides)[0] + distance
+    base = -min(kind.region[0], start)
+    target = View(kind.dtype, kind.shape, kind.strides, base)
+    read = View(step.dtype, step.shape, step.strides, base + distance)
+    return read != target and read.overlaps(target)
+
+
+def sequential(writes: Writes) -> list[Group]:
     """A loop over a repeating body, or over a switch where the kinds follow no period; what is left stays single."""
     kinds = writes.kinds
-    period = _period(kinds)
+    first, end = _common(writes, kinds)
+    period = _period(kinds[first:end])
     if period is None and len(writes) < 2 * len(writes.runs):
         return _singles(writes, "too few entries of its kind")
     if period is None:
-        return [Sequential(len(writes), writes.runs, kinds.tolist(), writes.ends)]
-    turns = np.arange(len(writes) // period)
+        return [Sequential(len(writes), [[run] for run in writes.runs], kinds.tolist(), writes)]
+    turns = np.arange((end - first) // period)
+    end = first + len(turns) * period
+    rolled = writes.between(first, end) if end - first < len(writes) else writes
+    kinds = rolled.kinds
     body: list[Run] = []
     for place in range(period):
-        run = writes.runs[int(kinds[place])]
+        run = rolled.runs[int(kinds[place])]
         own = run.keep(np.searchsorted(run.numbers, turns * period + place))
         body.append(replace(own, numbers=turns))
-    done = len(turns) * period
-    looped = next(writes.cut([0, done, len(writes)])) if done < len(writes) else writes
-    return [Sequential(len(turns), body, None, looped.ends), *_singles(writes, "the rest of a rolled loop", done)]
+    return [
+        *_singles(writes.between(0, first), "the only one of its kind"),
+        Sequential(len(turns), [body], None, rolled),
+        *_singles(writes.between(end, len(writes)), "the rest of a rolled loop"),
+    ]
+
+
+def _common(writes: Writes, kinds: Integers) -> tuple[int, int]:
+    """(first, past the last) of the writes, without those at both ends that are the only ones of their kind."""
+    counts = np.array([len(run.numbers) for run in writes.runs])
+    places = np.flatnonzero(counts[kinds] > 1)
+    return (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
 
 
 def _period(order: Integers) -> int | None:

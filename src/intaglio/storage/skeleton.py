@@ -124,7 +124,7 @@ def _flatten(root: Skeleton) -> Pattern:
     return Pattern(tuple(steps))
 
 
-def of_node(root: Node, *, again: bool = False) -> tuple[Pattern, tuple[Hole, ...]] | None:
+def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple[Pattern, tuple[Hole, ...]] | None:
     """The pattern and holes of a payload; None where it is too large to be a loop's body, or reads a kept value.
 
     With `again`, kept values are read as they were written: from their storages.
@@ -145,6 +145,6 @@ def of_node(root: Node, *, again: bool = False) -> tuple[Pattern, tuple[Hole, ..
             case op:
                 steps.append(Step("op", node.dtype, node.shape, op=op, src=tuple(index[s] for s in node.src)))
         index[node] = len(steps) - 1
-        if len(steps) > LARGEST:
+        if len(steps) > largest:
             return None
     return Pattern(tuple(steps)), tuple(holes)

@@ -5,14 +5,27 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, Elements, Entry, Pen, Segment, first_of, next_sequence, plain_range
+from intaglio.storage.journal import (
+    AnyEntry,
+    Elements,
+    Entry,
+    GatherEntry,
+    LoopEntry,
+    Pen,
+    Segment,
+    first_of,
+    next_sequence,
+    plain_range,
+)
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
@@ -154,6 +167,22 @@ class Storage:
             self.tape = Elements(dtype, sequence, [*row])
             self.log.append(self.tape)
         self.skeletons.add(skeleton)
+
+    def write_loop(self, loop: Sequential) -> None:
+        """Append a loop of writes to this storage, which reads no other."""
+        self._append_rolled(LoopEntry(0, View.contiguous(dtypes.uint8, (self.nbytes,)), loop))
+
+    def write_gathered(self, view: View, reads: list[Node]) -> None:
+        """Append a write of what many reads see, along the view's first axis."""
+        self._append_rolled(GatherEntry(0, view, reads))
+
+    def _append_rolled(self, entry: LoopEntry | GatherEntry) -> None:
+        """Append."""
+        self.close()
+        self.tape = None
+        entry.sequence = self._stamp()
+        self._forget(entry.view)
+        self.log.append(entry)
 
     def retire(self, stamp: int) -> None:
         """Let go of the writes up to a stamp, which have been made."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from intaglio.ir.view import View
 from intaglio.storage.columns import integers
 
 if TYPE_CHECKING:
@@ -65,11 +66,22 @@ class Item:
     kind: Kind
     offset: int
     holes: tuple[Hole, ...]
+    renewed: tuple[Hole, ...] | None = None  # the holes as they were recorded, where a stamp is another by now
+
+    @property
+    def recorded(self) -> tuple[Hole, ...]:
+        """The holes as they were recorded."""
+        return self.renewed or self.holes
 
     @property
     def storage(self) -> Storage:
         """The storage that is written."""
         return self.kind.storage
+
+    @property
+    def view(self) -> View:
+        """The view that is written."""
+        return View(self.kind.dtype, self.kind.shape, self.kind.strides, self.offset)
 
 
 @dataclass(slots=True)
@@ -158,16 +170,26 @@ class Writes:
                 runs.append(replace(run, numbers=run.numbers - start))
             yield Writes(self.sequences[start:stop], runs)
 
-    def items(self, start: int = 0) -> list[Item]:
-        """The writes one by one, from a place on."""
+    def between(self, start: int, stop: int) -> Writes:
+        """The writes from one place to another."""
+        runs: list[Run] = []
+        for run in self.runs:
+            first, end = np.searchsorted(run.numbers, (start, stop)).tolist()
+            if first < end:
+                own = run.keep(slice(first, end))
+                runs.append(replace(own, numbers=own.numbers - start))
+        runs.sort(key=lambda run: run.numbers[0])
+        return Writes(self.sequences[start:stop], runs)
+
+    def items(self) -> list[Item]:
+        """The writes one by one."""
         found: list[Item] = []
         for run in self.runs:
-            own = run.keep(slice(int(np.searchsorted(run.numbers, start)), None))
-            columns = [c.tolist() if isinstance(c, np.ndarray) else c for c in own.columns]
+            columns = [c.tolist() if isinstance(c, np.ndarray) else c for c in run.columns]
             rows = zip(*columns, strict=True) if columns else itertools.repeat(())
             found.extend(
                 Item(sequence, run.kind, offset, holes)
-                for sequence, offset, holes in zip(own.sequences.tolist(), own.offsets.tolist(), rows, strict=False)
+                for sequence, offset, holes in zip(run.sequences.tolist(), run.offsets.tolist(), rows, strict=False)
             )
         found.sort(key=lambda item: item.sequence)
         return found

@@ -179,6 +179,218 @@ def test_pytorch_agrees(program: Callable[[Any, Any, Any], Any]) -> None:
             assert np.allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-3, atol=1e-4)
 
 
+def copied(x: Any) -> Any:
+    """A tensor as it is; for PyTorch, which wants it before a write, a copy."""
+    return x if isinstance(x, Tensor) else x.clone()
+
+
+def _decay(t: Any, x: Any, w: Any) -> Any:
+    """Each element from the one before."""
+    for i in range(1, t.shape[0]):
+        t[i, 0] = copied(t[i - 1, 0]) * 0.5 + x[i, 0]
+    return (t * t).sum()
+
+
+def _weight(t: Any, x: Any, w: Any) -> Any:
+    """One weight in every turn: its gradient is a sum over them."""
+    for i in range(1, t.shape[0]):
+        t[i, 0] = copied(t[i - 1, 0]) * w[0] + x[i, 0]
+    return (t * t).sum()
+
+
+def _rows(t: Any, x: Any, w: Any) -> Any:
+    """Rows, by an op whose slope depends on the value."""
+    for i in range(1, t.shape[0]):
+        t[i] = (copied(t[i - 1]) * w).tanh() + x[i]
+    return (t * t).sum()
+
+
+def _columns(t: Any, x: Any, w: Any) -> Any:
+    """Columns, backwards, with reductions in the body."""
+    for i in range(t.shape[1] - 2, -1, -1):
+        t[:, i] = (copied(t[:, i + 1]) + x[:, i]).softmax(-1) * w[i]
+    return (t * t).sum()
+
+
+def _network(t: Any, x: Any, w: Any) -> Any:
+    """A recurrent network: its matrix is read whole in every turn."""
+    matrix = w.reshape(3, 1) * w
+    for i in range(1, t.shape[0]):
+        t[i] = (copied(t[i - 1]) @ matrix + x[i]).tanh()
+    return (t * t).sum()
+
+
+def _second_order(t: Any, x: Any, w: Any) -> Any:
+    """Two turns back, of which only a part is read later."""
+    for i in range(2, t.shape[0]):
+        t[i] = copied(t[i - 1]) * copied(t[i - 2]) * 0.5 + x[i] * w
+    return t[t.shape[0] // 2 :, 1].sum()
+
+
+def _down(t: Any, x: Any, w: Any) -> Any:
+    """A negative step."""
+    for i in range(t.shape[0] - 2, -1, -1):
+        t[i, 1] = copied(t[i + 1, 1]).sin() + x[i, 1]
+    return (t[1:] * t[1:]).sum()
+
+
+def _ahead(t: Any, x: Any, w: Any) -> Any:
+    """Each turn reads what a later one overwrites: nothing flows from turn to turn."""
+    t[:] = x * 2
+    for i in range(t.shape[0] - 1):
+        t[i] = copied(t[i + 1]) * copied(t[i]) + x[i] * w
+    return (t * t).sum()
+
+
+def _in_one_place(t: Any, x: Any, w: Any) -> Any:
+    """An accumulator: every value that the slope needs is overwritten by the next turn."""
+    for i in range(t.shape[0]):
+        t[0, 0] = copied(t[0, 0]) * x[i, 0] + x[i, 1] * w[1]
+    return (t * t).sum()
+
+
+def _two_in_turn(t: Any, x: Any, w: Any) -> Any:
+    """Two storages in turn."""
+    u = x * 1
+    for i in range(1, t.shape[0]):
+        t[i] = copied(u[i - 1]) * w + x[i]
+        u[i] = copied(t[i]) * 0.5 - copied(u[i - 1]) * copied(u[i])
+    return (t * u).sum()
+
+
+def _branches(t: Any, x: Any, w: Any) -> Any:
+    """Two kinds of turn that follow no period."""
+    for i in range(1, t.shape[0]):
+        t[i] = copied(t[i - 1]) * w + x[i] if i * i % 7 < 3 else copied(t[i - 1]) - x[i]
+    return (t * t).sum()
+
+
+def _nest(t: Any, x: Any, w: Any) -> Any:
+    """A table in which each element has two before it."""
+    for i in range(1, t.shape[0]):
+        for j in range(1, t.shape[1]):
+            t[i, j] = copied(t[i - 1, j]) * w[0] + copied(t[i, j - 1]) * x[i, j]
+    return (t * t).sum()
+
+
+def _repeated(t: Any, x: Any, w: Any) -> Any:
+    """A scalar repeated over a row: what it gets is summed."""
+    for i in range(1, t.shape[0]):
+        t[i] = copied(t[i - 1]) * w[0].expand(3) + x[i, 0].expand(3)
+    return (t * t).sum()
+
+
+def _twice(t: Any, x: Any, w: Any) -> Any:
+    """A sweep, a write of a number, a value of that moment, and a sweep over the same places."""
+    t[0] = 1.0
+    for i in range(1, t.shape[0]):
+        t[i] = copied(t[i - 1]) * w + x[i]
+    t[t.shape[0] // 2] = 0.5
+    between = (copied(t) * copied(t)).sum()
+    for i in range(1, t.shape[0]):
+        t[i] = copied(t[i - 1]) * w + x[i] * copied(t[i])
+    return between + (t * t).sum()
+
+
+def _sum_inside(t: Any, x: Any, w: Any) -> Any:
+    """A loss that grows in the loop."""
+    loss = (w * 0).sum()
+    for i in range(1, t.shape[0]):
+        t[i] = copied(t[i - 1]) * w + x[i]
+        loss = loss + (copied(t[i]) * copied(t[i])).sum()
+    return loss
+
+
+def _gates(t: Any, x: Any, w: Any) -> Any:
+    """Turns that make a value of their own and view parts of it."""
+    for i in range(1, t.shape[0]):
+        h = (t[i - 1].clone() * w + x[i]).reshape(3, 1) * w
+        t[i] = h[0] * h[1].tanh() + h[:, 2]
+    return (t * t).sum()
+
+
+RECURRENCES = [
+    _decay, _weight, _rows, _columns, _network, _second_order, _down, _ahead, _in_one_place, _two_in_turn, _branches,
+    _nest, _repeated, _twice, _sum_inside, _gates,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["backward first", "value first"])
+@pytest.mark.parametrize("turns", [1, 2, 3, 13])
+@pytest.mark.parametrize("program", RECURRENCES)
+def test_pytorch_agrees_through_recurrences(program: Callable[[Any, Any, Any], Any], turns: int, first: bool) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(turns)
+    x, w = rng.standard_normal((turns, 3)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
+    theirs = [torch.tensor(v, requires_grad=True) for v in (x, w)]
+    ours = [Tensor(v, requires_grad=True) for v in (x, w)]
+    expected, got = program(torch.zeros(turns, 3), *theirs), program(Tensor.zeros(turns, 3), *ours)
+    if not expected.requires_grad:
+        return
+    if first:
+        got.realize()
+    expected.backward()
+    got.backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        if other.grad is None:
+            assert mine.grad is None or not mine.grad.numpy().any()
+        else:
+            assert mine.grad is not None
+            assert np.allclose(mine.grad.numpy(), other.grad.numpy(), rtol=1e-3, atol=1e-4)
+    assert np.isclose(got.item(), expected.item(), rtol=1e-4)
+
+
+def test_finite_differences_agree_through_a_recurrence() -> None:
+    n = 9
+    x = np.random.default_rng(0).standard_normal(n)
+
+    def value(leaf: Tensor) -> Tensor:
+        t = Tensor.zeros(n, dtype=leaf.dtype)
+        for i in range(1, n):
+            t[i] = (t[i - 1] * leaf[0]).tanh() + leaf[i]
+        return (t * t).sum()
+
+    leaf = Tensor(x, requires_grad=True)
+    value(leaf).backward()
+    assert leaf.grad is not None
+    steps = np.eye(n) * 1e-6
+    slopes = [(value(Tensor(x + step)).item() - value(Tensor(x - step)).item()) / 2e-6 for step in steps]
+    np.testing.assert_allclose(leaf.grad.numpy(), slopes, rtol=1e-6, atol=1e-7)
+
+
+def test_a_history_kept_through_a_recurrence_serves_two_sweeps() -> None:
+    x = Tensor(np.arange(6, dtype=np.float32), requires_grad=True)
+    t = Tensor.zeros(6)
+    for i in range(1, 6):
+        t[i] = t[i - 1] * t[i - 1] * 0.1 + x[i]
+    loss = t.sum()
+    loss.backward(retain_graph=True)
+    assert x.grad is not None
+    once = x.grad.numpy()
+    loss.backward()
+    assert np.allclose(x.grad.numpy(), 2 * once)
+    with pytest.raises(GradError, match="retain_graph=True"):
+        (t * 3).sum().backward()
+
+
+def test_what_is_written_after_backward_does_not_change_it() -> None:
+    grads = []
+    for late in (False, True):
+        w = Tensor([0.5, 2.0], requires_grad=True)
+        t = Tensor.zeros(8)
+        for i in range(1, 8):
+            t[i] = (t[i - 1] * w[0]).tanh() + w[1]
+        t.sum().backward()
+        if late:
+            with no_grad():
+                w[:] = 7.0
+            t[:] = 3.0
+            t.realize(w)
+        assert w.grad is not None
+        grads.append(w.grad.tolist())
+    assert grads[0] == grads[1]
+
+
 def test_of_equal_places_the_last_gets_the_gradient() -> None:
     v = Tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
     t = Tensor.zeros(3)
@@ -278,3 +490,28 @@ def test_many_lazy_optimizer_steps_run() -> None:
             z -= z.grad * 0.1
         z.grad = None
     assert np.allclose(z.numpy(), np.array([1.0, 2.0]) * 0.8**4)
+
+
+def test_writing_nothing_is_no_write_for_gradients_either() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    t = Tensor([1.0, 2.0, 3.0]) + 1
+    t[0:0] = w[0:0]
+    t[1:] = w * 3
+    t.sum().backward()
+    assert t.tolist() == [2.0, 3.0, 6.0]
+    assert w.grad is not None
+    assert w.grad.tolist() == [3.0, 3.0]
+
+
+def test_what_a_loop_wrote_begins_a_tensor_that_is_written_next() -> None:
+    w = Tensor([2.0, -1.0, 3.0], requires_grad=True)
+    t = Tensor.zeros(3)
+    for i in range(1, 3):
+        t[i] = t[i - 1] * w[i] + 1
+    for i in range(3):
+        t[i] = w[i] * i
+    square = t * t
+    square *= 2
+    (t.sum() + square.sum()).backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [0.0, 1.0 - 4.0, 2.0 + 48.0]

@@ -77,6 +77,53 @@ def test_permuted_assignment_reads_back() -> None:
     assert target.tolist() == source.numpy().T.tolist()
 
 
+def test_arms_of_a_loop_that_run_every_other_turn_write_whole_elements() -> None:
+    x = np.arange(1, 5, dtype=np.float32)
+    t, u = np.zeros(4, np.float32), x.copy()
+    mine, other = Tensor(t), Tensor(u)
+    for a, b in ((t, u), (mine, other)):
+        for i in range(1, 4):
+            a[i] = a[i - 1] * 0.5 + b[i]
+            b[i] = a[i] * 0.25
+        for i in (0, 2, 1):
+            a[i] = b[i + 1] * 2 - 1
+            b[i] = a[i] + a[3]
+    assert np.array_equal(mine.numpy(), t)
+    assert np.array_equal(other.numpy(), u)
+
+
+def test_a_wide_write_after_a_loop_of_rows_leaves_it_a_loop() -> None:
+    from intaglio import GlobalCounters
+
+    x = np.ones((5000, 1), np.float32)
+    t, u = Tensor.zeros(5000, 1).realize(), Tensor.zeros(5000, 1).realize()
+    source = Tensor(x).realize()
+    GlobalCounters.reset()
+    for i in range(1, 5000):
+        t[i] = t[i - 1] + source[i]
+    u[:] = t * 2
+    assert u.numpy().reshape(-1).tolist() == list(range(0, 10000, 2))
+    assert GlobalCounters.kernel_count == 2
+
+
+def test_a_value_of_the_middle_of_a_loop_is_that_of_its_moment() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+    t, mine, source = np.zeros((6, 2), np.float32), Tensor.zeros(6, 2).realize(), Tensor(x)
+    for i in range(1, 6):
+        t[i] = t[i - 1] * 0.5 + x[i]
+        mine[i] = mine[i - 1] * 0.5 + source[i]
+        if i == 3:
+            held, expected = mine[3] * 2, t[3] * 2
+    mine[[0]] = 1
+    mine[3] = 9
+    out = Tensor.zeros(2)
+    out[:] = held
+    del held
+    assert np.array_equal(out.numpy(), expected)
+    t[0], t[3] = 1, 9
+    assert np.array_equal(mine.numpy(), t)
+
+
 def test_a_write_through_an_expanded_view_is_refused() -> None:
     with pytest.raises(OverlapError):
         Tensor([1.0]).expand(3)[0] = 2.0
@@ -198,3 +245,30 @@ def test_a_constant_that_was_computed_is_no_copy_to_make_before_another_is_writt
     assert other.sum().item() == 1
     assert GlobalCounters.global_mem == 4 + 4000 + 4
     assert kept.sum().item() == 0
+
+
+def test_a_scalar_outlives_the_flush_of_a_known_value_and_what_overwrites_it() -> None:
+    t = Tensor([1.0, 2.0, 3.0]) * 1
+    known = t[2] * 1
+    t[2] = t[0] * 2
+    assert t[0].item() == 1.0
+    old = t[1] * 1
+    t[1] = t[0] * 5
+    assert known.item() == 3.0
+    assert t.tolist() == [1.0, 5.0, 2.0]
+    assert old.item() == 2.0
+
+
+@pytest.mark.parametrize("count", [1, 4, 8])
+def test_rows_change_places_before_a_loop_over_columns(count: int) -> None:
+    array = np.arange(24).reshape(3, 8)
+    t = Tensor(array)
+    expected = array.copy()
+    first, second = t[2] + 0, t[1]
+    t[2] = second
+    t[1] = first
+    expected[[1, 2]] = expected[[2, 1]]
+    for i in range(count):
+        t.T[i] = i
+        expected.T[i] = i
+    assert np.array_equal(t.numpy(), expected)

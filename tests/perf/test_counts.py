@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from intaglio import Tensor
+from intaglio import Context, Tensor
 from intaglio.core.dtypes import dtypes
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine.explain import sources
@@ -128,6 +128,111 @@ def test_a_recurrence_is_one_kernel() -> None:
     got, kernels, _ = counted(program)
     assert np.array_equal(got, expected)
     assert (kernels, GlobalCounters.table_bytes) == (1, 0)
+
+
+def test_a_recurrence_of_rows_that_looks_two_back_is_one_kernel() -> None:
+    x, array = numbers()
+    rows = array.reshape(50, 4)
+    t, expected = zeros(50, 4)
+
+    def program() -> Any:
+        for i in range(2, 50):
+            t[i] = x.reshape(50, 4)[i] - t[i - 1] - t[i - 2]
+            expected[i] = rows[i] - expected[i - 1] - expected[i - 2]
+        return t.numpy()
+
+    got, kernels, _ = counted(program)
+    assert np.array_equal(got, expected)
+    assert kernels == 1
+
+
+def backward(n: int, turn: Callable[[Tensor, Tensor, Tensor, int], None]) -> tuple[int, int, Tensor, Tensor]:
+    """(kernels, bytes) of the gradients of a sum of what n turns write, and these gradients."""
+    x = Tensor(np.linspace(0, 1, 2 * n, dtype=np.float32).reshape(n, 2), requires_grad=True).realize()
+    w = Tensor([0.5, 0.25], requires_grad=True).realize()
+    t = Tensor.zeros(n, 2).realize()
+    for i in range(1, n):
+        turn(t, x, w, i)
+    loss = t.sum().realize()
+    GlobalCounters.reset()
+    loss.backward()
+    assert x.grad is not None
+    x.grad.realize(*([w.grad] if w.grad is not None else []))
+    return GlobalCounters.kernel_count, GlobalCounters.global_mem, x.grad, x if w.grad is None else w.grad
+
+
+def decay(t: Tensor, x: Tensor, w: Tensor, i: int) -> None:
+    """A recurrence whose slope is a number."""
+    t[i, 0] = t[i - 1, 0] * 0.5 + x[i, 0]
+
+
+def weigh(t: Tensor, x: Tensor, w: Tensor, i: int) -> None:
+    """A product with one weight: no recurrence."""
+    t[i, 0] = w[0] * x[i, 0]
+
+
+def squash(t: Tensor, x: Tensor, w: Tensor, i: int) -> None:
+    """A recurrence of rows, with weights, whose slope depends on the values."""
+    t[i] = (t[i - 1] * w).tanh() + x[i]
+
+
+def accumulate(t: Tensor, x: Tensor, w: Tensor, i: int) -> None:
+    """One place that every turn overwrites."""
+    t[0, 0] = t[0, 0] * x[i, 0] + x[i, 1]
+
+
+@pytest.mark.parametrize(
+    ("turn", "kernels", "each"), [(decay, 2, 56), (weigh, 1, 12), (squash, 2, 104), (accumulate, 2, 72)]
+)
+def test_backward_takes_as_many_kernels_at_any_length_and_bytes_in_proportion(
+    turn: Callable[[Tensor, Tensor, Tensor, int], None], kernels: int, each: int
+) -> None:
+    found = {n: backward(n, turn)[:2] for n in (1000, 4000)}
+    assert [count for count, _ in found.values()] == [kernels, kernels]
+    assert found[4000][1] - found[1000][1] == 3000 * each
+
+
+def test_backward_through_a_recurrence_of_ten_thousand_turns() -> None:
+    short, long = backward(1000, decay), backward(10000, decay)
+    assert short[0] == long[0] == 2
+    assert long[1] - short[1] == 9000 * 56
+    expected = np.zeros((10000, 2), np.float32)
+    expected[1:, 0] = 2 - 0.5 ** np.arange(9998.0, -1, -1)
+    assert np.allclose(long[2].numpy(), expected)
+
+
+def test_backward_of_one_weight_is_one_kernel_at_any_length_even_if_recording_it_flushes() -> None:
+    def program(n: int) -> tuple[int, int]:
+        x, w, t = Tensor.ones(n).realize(), Tensor([2.0], requires_grad=True), Tensor.zeros(n).realize()
+        for i in range(n):
+            t[i] = w[0] * x[i]
+        loss = t.sum().realize()
+        GlobalCounters.reset()
+        loss.backward()
+        assert w.grad is not None
+        assert w.grad.tolist() == [n]
+        return GlobalCounters.kernel_count, GlobalCounters.global_mem
+
+    assert program(1000) == (1, 4 * 1000 + 4)
+    with Context(journal_nodes=5000):
+        assert program(10000) == (1, 4 * 10000 + 4)
+
+
+def test_values_that_a_loop_overwrites_are_kept_by_the_loop() -> None:
+    x = Tensor(np.ones(N, np.float32), requires_grad=True)
+    t, _ = zeros(1)
+
+    def program() -> Any:
+        for i in range(N):
+            t[0] = t[0] * x[i] + 1
+        return t.tolist()
+
+    got, kernels, _ = counted(program)
+    assert (got, kernels) == ([float(N)], 1)
+    (_, kernels, _) = counted(lambda: t.sum().backward() and x.grad.numpy())  # pyright: ignore[reportOptionalMemberAccess]
+    assert x.grad is not None
+    assert np.array_equal(x.grad.numpy(), np.arange(N, dtype=np.float32))
+    assert kernels == 3  # the sum, the reversed loop, and the gradient out of its workspace
 
 
 def test_an_edit_distance_table_is_one_kernel_after_its_setup() -> None:

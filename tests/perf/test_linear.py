@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import cProfile
+import gc
 import pstats
+import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +69,19 @@ def test_a_program_of_a_known_structure_takes_calls_in_proportion(program: Calla
     few = calls(lambda: program(500).realize())
     program(5000).realize()
     assert calls(lambda: program(5000).realize()) <= 11 * few
+
+
+def test_pending_elements_are_no_objects_for_the_garbage_collector() -> None:
+    writes(8).realize()
+    held: list[Tensor] = []
+    counts: list[int] = []
+    for length in (100, 1000):
+        held.append(writes(length))
+        gc.collect()
+        # A weak reference to each scalar is kept for a while, and is gone with the next thousands of them.
+        counts.append(sum(not issubclass(type(known), weakref.ref) for known in gc.get_objects()))
+    assert counts[1] - counts[0] < 100
+    assert [t.journal().entries for t in held] == [100, 1000]
 
 
 def test_a_chain_of_a_hundred_thousand_steps_runs() -> None:

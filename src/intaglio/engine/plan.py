@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
-from intaglio.core.errors import InternalError
+from intaglio.core.errors import IntaglioError, InternalError
 from intaglio.core.size import UnsizedError, at, varies
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
@@ -182,7 +182,7 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
     """
     for found in fits(samples):
         nominal = put_together(key, found.nominal)
-        if not is_uniform(nominal):
+        if not is_uniform(nominal) or not _makes_sense(nominal):
             continue
         template = _template(nominal, nominal=True)
         loaded = template.plan.loaded
@@ -190,6 +190,15 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
         least = max((e.lowered.least for e in loaded if e is not None), default=0)
         return [_Sized(template, found, apart(nominal), least)]
     return []
+
+
+def _makes_sense(key: Key) -> bool:
+    """Whether the values of a structure at the nominal size exist: none reaches past what it is cut from, and so on."""
+    try:
+        stand_in(key)
+    except IntaglioError:
+        return False
+    return True
 
 
 def _plan(program: Program, *, nominal: bool) -> Plan:

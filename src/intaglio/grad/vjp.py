@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import GradError
-from intaglio.ir.node import Node
+from intaglio.ir.node import Node, toposort
 from intaglio.ops import elementwise as ops
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
@@ -70,6 +70,24 @@ def pull(node: Node, ct: Node) -> Cotangents:
             return [reshape(spread(view, ct, x.size), x.shape)]
         case _:
             return [None] * len(node.src)
+
+
+def pull_back(root: Node, ct: Node) -> dict[Node, Node]:
+    """The cotangents of the leaves of a graph, given that of its root; leaves that get none are left out.
+
+    Raises: GradError if some op cannot be differentiated.
+    """
+    cts = {root: ct}
+    for node in reversed(toposort((root,), enter=lambda n: not isinstance(n.op, ops.Detach))):
+        if node not in cts or not node.src:
+            continue
+        given = cts.pop(node)
+        if isinstance(node.op, ops.Detach):
+            continue
+        for source, part in zip(node.src, pull(node, given), strict=True):
+            if part is not None and source.dtype.is_float:
+                cts[source] = ops.add(cts[source], part) if source in cts else part
+    return cts
 
 
 def zeros_like(x: Node) -> Node:

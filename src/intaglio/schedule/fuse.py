@@ -12,7 +12,7 @@ from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
-from intaglio.schedule.program import CopyTo, Repeat, Statement, Write
+from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DEEPEST: Final = 160  # ops computed in one kernel before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
+SETUP: Final = 16  # elements for each turn of a sequential loop up to which what comes before is in its kernel
 PACKED: Final = 16  # rows of a product from which a factor with far-apart columns is copied into order first
 
 PANEL: Final = 32  # columns of a packed factor that lie together
@@ -487,7 +488,8 @@ def _joins(group: list[Statement], statement: Statement, written: set[BufferRef]
     if isinstance(first, Repeat):
         return False
     if isinstance(statement, Repeat):  # what it starts from may be written by the kernel that it is in
-        light = sum(s.value.size for s in group if isinstance(s, Write)) <= LIGHT
+        most = max(LIGHT, SETUP * turns_of(statement))
+        light = sum(s.value.size for s in group if isinstance(s, Write)) <= most
         plain = all(isinstance(s, Write) and not isinstance(s.value.op, (Scan, CopyTo)) for s in group)
         return light and plain and first.ref.device == statement.arms[0][0].ref.device
     if isinstance(statement.value.op, (Scan, CopyTo)) or any(
@@ -504,8 +506,14 @@ def _joins(group: list[Statement], statement: Statement, written: set[BufferRef]
     }
     if reads & written:
         return False
-    same = all(isinstance(s, Write) and s.view.shape == statement.view.shape and not s.indices for s in group)
-    if same and not statement.indices and statement.ref not in written and not _heavy(first) and not _heavy(statement):
+    same = not statement.indices and all(
+        isinstance(s, Write)
+        and s.view.shape == statement.view.shape
+        and not s.indices
+        and (s.ref is not statement.ref or not s.view.overlaps(statement.view))
+        for s in group
+    )
+    if same and not _heavy(first) and not _heavy(statement):
         return True
     sizes = sum(s.value.size for s in group if isinstance(s, Write)) + statement.value.size
     return sizes <= LIGHT and not _heavy(first) and not _heavy(statement)

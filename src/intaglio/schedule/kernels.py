@@ -14,7 +14,7 @@ from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, c
 from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
 from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
-from intaglio.schedule.program import Hole, Repeat, Statement, Write
+from intaglio.schedule.program import Hole, Repeat, Statement, Write, turns_of
 
 PLAIN: Final = (0, 1, -1, 2, 0.5)  # literals that stay in the text: they simplify
 Slot: TypeAlias = tuple[BufferRef | DType | Hole, int]
@@ -100,6 +100,7 @@ class _Builder:
         self.fixed: Final[set[Node]] = set()  # byte offsets of sequential loops: their steps stay in the text
         self.counters: Final[dict[Node, int]] = {}
         self.nbytes: int = 0
+        self.turns: int = 1  # how often what moves with the counter of the loop around is moved
 
     def build(self, statements: list[Statement]) -> PlannedKernel:
         """The kernel."""
@@ -159,7 +160,7 @@ class _Builder:
                         done[node] = _from_bytes(self.place(_bytes_of(view), source.ref, offset), view)
                     else:
                         done[node] = self.place(view, source.ref, offset)
-                    self.nbytes += node.nbytes
+                    self.nbytes += node.nbytes * (self.turns if offset is not None else 1)
                 case Range():
                     done[node] = make(
                         Range(1_000_000 + self.counters.setdefault(node, len(self.counters))), node.src[0]
@@ -205,14 +206,16 @@ class _Builder:
             wide = (*value.shape[:rank],) if indices else ()
             indices = tuple(expand(i, wide) if i.shape != wide else i for i in indices)
         target = self.place(view, statement.ref, offset)
-        self.nbytes += value.nbytes
+        self.nbytes += value.nbytes * (self.turns if offset is not None else 1)
         if indices or statement.combine != "set":
             return make(StoreAt(statement.combine), target, value, *indices)
         return store(target, value)
 
     def repeat(self, statement: Repeat) -> Node:
-        """A sequential loop."""
+        """A sequential loop (of whose arms, if there are more, each is taken to run equally often)."""
+        self.turns = max(1, turns_of(statement) // len(statement.arms))
         arms = [[self.write(w) for w in arm] for arm in statement.arms]
+        self.turns = 1
         if statement.selector is None:
             return make(FOR, self.value(statement.counter), *arms[0])
         which = self.value(statement.selector)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from intaglio.ir.node import Node, Op, Result, make
+from intaglio.ops.memory import Const
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
@@ -107,6 +108,13 @@ class Program:
     keep: set[BufferRef] = field(default_factory=set)
     floating: set[int] = field(default_factory=set)
     pinned: set[BufferRef] = field(default_factory=set)
+
+
+def turns_of(statement: Repeat) -> int:
+    """How often a loop's body runs."""
+    bound = statement.counter.src[0].op
+    assert isinstance(bound, Const)
+    return int(bound.value)
 
 
 def read_at(ref: BufferRef, view: View, position: int) -> Node:

@@ -29,19 +29,22 @@ from intaglio.storage.columns import (
     grid,
     integers,
 )
+from intaglio.storage.skeleton import Pattern
+from intaglio.storage.writes import Kind, Run
 
 if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef
-    from intaglio.storage.reroll import Kind, Run, Sequential
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Step
     from intaglio.storage.storage import Storage
+    from intaglio.storage.writes import Column
 
 _axes: Final = itertools.count(1_000_000)  # numbers of the counters of sequential loops, apart from lowering's own
 
 Reader = Callable[["Storage", View], Node]  # the value of a view of a storage as of the group's start
 
 
-def table(values: list[Hole] | Integers, dtype: DType, device: str) -> BufferRef:
+def table(values: Column, dtype: DType, device: str) -> BufferRef:
     """A constant buffer of numbers."""
     data = values.astype(dtype.numpy).tobytes() if isinstance(values, np.ndarray) else as_bytes(values, dtype)
     return engine.from_bytes(data, device, table=True)
@@ -90,16 +93,16 @@ class Whole:
         self.read: Final = read
         self.ref: Final = ref
         kind = run.kind
-        self.offsets: Final[Integers] = np.asarray(run.offsets, np.int64) if run.places is None else run.places
+        self.offsets: Final[Integers] = run.offsets
         self.n: Final = len(self.offsets)
-        self.columns: Final[dict[int, list[Hole]]] = {}
+        self.columns: Final[dict[int, Column]] = {}
         self.whole: Final[dict[int, Integers]] = {}
         hole = 0
         for step in kind.pattern.steps:
             if step.kind == "op":
                 continue
             self.columns[hole] = run.column(hole)
-            found = integers(self.columns[hole])
+            found = None if step.dtype.is_bool and step.kind == "number" else integers(self.columns[hole])
             if found is not None:
                 self.whole[hole] = found
             hole += 2 if step.kind == "read" else 1
@@ -121,7 +124,7 @@ class Whole:
         index = _positions(base, axes, kind.shape, kind.strides, item)
         return Write(self.ref, view, value, indices=(index,))
 
-    def _table(self, values: list[Hole] | Integers, dtype: DType = dtypes.int64) -> Node:
+    def _table(self, values: Column, dtype: DType = dtypes.int64) -> Node:
         """A constant of the nest's shape."""
         ref = table(values, dtype, self.ref.device)
         return window(View.contiguous(dtype, self.nest.extents), buffer(ref))
@@ -154,7 +157,7 @@ class Whole:
         return node, node.shape != ()
 
 
-def number_form(values: list[Hole], whole: Integers | None, nest: Nest, dtype: DType) -> Affine | None:
+def number_form(values: Column, whole: Integers | None, nest: Nest, dtype: DType) -> Affine | None:
     """How a column of numbers follows from the nest's digits in a dtype, if it does exactly."""
     if all(v is values[0] or (v == values[0] and v.__class__ is values[0].__class__ and v) for v in values):
         return Affine(values[0], (0,) * len(nest.extents))
@@ -189,12 +192,11 @@ class Turns:
 
     def repeat(self) -> Repeat:
         """The statement."""
-        writes = tuple(self._write(run) for run in self.group.runs)
+        arms = tuple(tuple(self._write(run) for run in arm) for arm in self.group.arms)
         if self.group.selector is None:
-            return Repeat(self.counter, (writes,))
+            return Repeat(self.counter, arms)
         device = self.home(self.group.runs[0].kind.storage).device
-        selector = self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device)
-        return Repeat(self.counter, tuple((write,) for write in writes), selector)
+        return Repeat(self.counter, arms, self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device))
 
     def _write(self, run: Run) -> Write:
         """One write of the body."""
@@ -207,16 +209,16 @@ class Turns:
             if step.kind == "number":
                 return self._number(values, run, step.dtype, ref.device), False
             storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
-            base, offset = self._offset(values, run, ref.device)
+            base, offset = self._offset(values, run, step.dtype, ref.device)
             view = View(step.dtype, step.shape, step.strides, base)
             return window(view, buffer(self.home(storage)), offset), False
 
-        base, offset = self._offset(list(run.offsets), run, ref.device)
+        base, offset = self._offset(run.offsets, run, kind.dtype, ref.device)
         return Write(
             ref, View(kind.dtype, kind.shape, kind.strides, base), batch(kind.pattern, (), leaf), offset=offset
         )
 
-    def _spread(self, values: list[Hole], run: Run) -> list[Hole]:
+    def _spread(self, values: Column, run: Run) -> Column:
         """A column over all turns: turns that do not run this arm repeat a neighbour's value."""
         if len(values) == self.group.count:
             return values
@@ -230,7 +232,7 @@ class Turns:
 
     def _progression(self, column: Integers, run: Run) -> tuple[int, int] | None:
         """(base, step) with column[k] = base + step * turn of entry k, for an arm that runs in some turns only."""
-        turns = np.fromiter(run.numbers, np.int64, len(run.numbers))
+        turns = run.numbers
         step = 0
         if len(turns) > 1:
             step, rest = divmod(int(column[1] - column[0]), int(turns[1] - turns[0]))
@@ -239,13 +241,16 @@ class Turns:
         base = int(column[0]) - step * int(turns[0])
         return (base, step) if (column == base + step * turns).all() else None
 
-    def _offset(self, values: list[Hole], run: Run, device: str) -> tuple[int, Node | None]:
-        """A byte offset as a number and an expression of the counter that is added to it."""
+    def _offset(self, values: Column, run: Run, dtype: DType, device: str) -> tuple[int, Node | None]:
+        """The byte offset of an element as a number and an expression of the counter that is added to it.
+
+        Both are whole elements: a progression that is so only in the turns that run this arm is a table.
+        """
         column = integers(values)
         if column is None:
             raise TypeError("offsets are integers")
         found = self._progression(column, run)
-        if found is not None:
+        if found is not None and not any(place % dtype.itemsize for place in found):
             base, step = found
             return base, mul(self.counter, const(dtypes.int64, step)) if step else None
         node = self._digits(column, run)
@@ -273,12 +278,12 @@ class Turns:
                 total = term if total is None else add(total, term)
         return (int(form.base), total) if total is not None else None
 
-    def _number(self, values: list[Hole], run: Run, dtype: DType, device: str) -> Node:
+    def _number(self, values: Column, run: Run, dtype: DType, device: str) -> Node:
         """A number as a constant, an affine expression of the counter, or a table."""
         first = values[0]
         if all(v is first or (v == first and v.__class__ is first.__class__ and v) for v in values):
             return const(dtype, first)
-        column = integers(values)
+        column = None if dtype.is_bool else integers(values)
         narrow = dtype.is_float and dtype not in (dtypes.float32, dtypes.float64)
         if column is not None and not narrow:
             found = self._progression(column, run)
@@ -286,7 +291,7 @@ class Turns:
                 return cast(add(mul(self.counter, const(dtypes.int64, found[1])), const(dtypes.int64, found[0])), dtype)
         return self._lookup(self._spread(values, run), dtype, device)
 
-    def _lookup(self, values: list[Hole] | Integers, dtype: DType, device: str) -> Node:
+    def _lookup(self, values: Column, dtype: DType, device: str) -> Node:
         """The element of a table that belongs to this turn."""
         ref = table(values, dtype, device)
         return take(window(View.contiguous(dtype, (self.group.count,)), buffer(ref)), self.counter)
@@ -300,6 +305,14 @@ def contiguous_write(ref: BufferRef, value: Node) -> Write:
 def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:
     """One run as a whole-array write."""
     return Whole(run, read, ref).write()
+
+
+def copies(step: Step, target: Storage, places: Integers, offsets: Integers, stamps: Integers) -> Run:
+    """A run that copies what a read sees, at each of some offsets and stamps, to places of another storage."""
+    whole = View.contiguous(step.dtype, step.shape)
+    kind = Kind(target, step.dtype, step.shape, whole.strides, Pattern((step,)), ((step, 0),))
+    numbers = np.arange(len(places))
+    return Run(kind, numbers, numbers, places, [offsets, stamps])
 
 
 def kind_name(kind: Kind) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 import weakref
 from bisect import bisect_left, bisect_right
@@ -26,16 +28,21 @@ from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll
 from intaglio.storage.batch import batch, supports
-from intaglio.storage.build import Turns, whole_write
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Segment
+from intaglio.storage.build import Turns, copies, whole_write
+from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
+from intaglio.storage.readers import living, outdated, overwritten, renew, target
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
+from intaglio.storage.tape import Tapes
+from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
     from intaglio.storage.columns import Integers
+    from intaglio.storage.readers import Numbered
     from intaglio.storage.skeleton import Hole
 
 plans: Final = Plans()
@@ -193,6 +200,7 @@ class Slice:
         for node in nodes:
             self._follow(node)
         self._taken: dict[Storage, int] = {}
+        self._touched: set[Storage] = set()
         while self._work:
             storage, stamp = self._work.pop()
             self._enter(storage, stamp)
@@ -230,20 +238,27 @@ class Slice:
         start = self._taken.get(storage, 0)
         log = storage.log
         place = start
-        while place < len(log) and log[place].sequence <= stamp:
+        while place < len(log) and first_of(log[place]) <= stamp:
             entry = log[place]
-            place += 1
+            self._touched.add(storage)
             match entry:
                 case Entry(value=value, indices=indices):
                     self._follow(value, (storage, entry))
                     for index in indices:
                         self._follow(index, (storage, entry))
-                case ElementEntry(skeleton=skeleton, sequence=sequence):
-                    for source in skeleton.storages:
+                case Elements():
+                    part = entry.until(stamp)
+                    for source in part.sources():
                         if source is not storage:
-                            self._need(source, min(sequence, source.sequence))
-                case Segment():
+                            self._need(source, min(part.sequence, source.sequence))
+                    if entry.sequence > stamp:
+                        break
+                case GatherEntry(reads=reads):
+                    for read in reads:
+                        self._follow(read)
+                case Segment() | LoopEntry():
                     pass
+            place += 1
         self._taken[storage] = place
 
     def _readers(self) -> None:
@@ -253,22 +268,27 @@ class Slice:
                 continue
             for skeleton in storage.skeletons:
                 for source in skeleton.storages:
-                    if source is not storage and self._taken.get(source):
+                    if source is not storage and source in self._touched:
                         self._need(storage, min(storage.sequence, self.stamps[source]))
 
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
 
+    def founding(self) -> list[Node]:
+        """The reads in versions 0: they are computed before the first statement that reads what they begin."""
+        bases = [storage.base for storage in self._bases if storage.base is not None]
+        return [node for node in _computed(bases) if isinstance(node.op, Read)]
+
     def entries(self) -> list[tuple[Storage, AnyEntry]]:
         """The entries of the slice, in program order."""
         found: list[tuple[Storage, AnyEntry]] = []
         for storage, stamp in self.stamps.items():
             for entry in storage.log:
-                if entry.sequence > stamp:
+                if first_of(entry) > stamp:
                     break
-                found.append((storage, entry))
-        found.sort(key=lambda pair: pair[1].sequence)
+                found.append((storage, entry.until(stamp) if isinstance(entry, Elements) else entry))
+        found.sort(key=lambda pair: first_of(pair[1]))
         return found
 
 
@@ -284,11 +304,12 @@ class Flush:
         self.marks: Final[dict[Storage, tuple[list[int], list[int]]]] = {}  # stamps, and the statement after each
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
-        self._kinds: Final[dict[tuple[object, ...], reroll.Kind]] = {}
+        self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
         self._beneath: Final[dict[Storage, set[Storage]]] = {}  # what the first versions of storages are made of
-        self._begun: Final[dict[reroll.Kind, tuple[Storage, ...]]] = {}
-        self._items: Final[dict[int, tuple[Storage, AnyEntry]]] = {}
+        self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
+        self.tapes: Final = Tapes()
+        self._rollable: Final[dict[int, tuple[Entry | Item, Item]]] = {}  # by number
 
     def run(self) -> list[BufferRef]:
         """Build the program, run it, then retire its entries."""
@@ -308,7 +329,13 @@ class Flush:
         """The program; gives the buffer of each wanted node."""
         if self.slice.stamps:
             register_scalars()
+        for storage in self.slice.stamps:
+            storage.close()
         self.own.update(_only_within(self.slice, self.nodes))
+        for storage, stamp in self.slice.stamps.items():
+            if storage.log:
+                held = (node for node in living(storage) if node not in self.own)
+                self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
         self._statements(_trim(self.slice.entries(), self))
         for storage in self.wanted:
             self.home(storage)
@@ -364,12 +391,20 @@ class Flush:
         places.append(len(self.program.statements))
 
     def position(self, storage: Storage, stamp: int) -> int:
-        """Before which statement a storage is as of a stamp."""
+        """Before which statement a storage is as of a stamp, in the bytes that a read as of it sees.
+
+        A stamp within a group is that of a read of bytes that the rest of the group leaves alone: they are there once
+        it has run.
+        """
         found = self.marks.get(storage)
         if found is None:
             return 0
-        place = bisect_right(found[0], stamp)
-        return found[1][place - 1] if place else 0
+        stamps, places = found
+        after = bisect_right(stamps, stamp)
+        within = after < len(stamps) and storage.log and first_of(storage.log[0]) <= stamp
+        if within and stamps[after - 1 : after] != [stamp]:
+            return places[after]
+        return places[after - 1] if after else 0
 
     # -- values
 
@@ -386,6 +421,11 @@ class Flush:
                 reads[node] = ReadAt(*node.place, 0)
                 done[node] = node
                 continue
+            taped = self.tapes.places.get(node)
+            if taped is not None:
+                reads[node] = ReadAt(self.home(taped[0]), taped[1], len(self.program.statements))
+                done[node] = node
+                continue
             match node.op:
                 case Read(storage=Storage() as storage, view=view, stamp=stamp):
                     inline = storage not in self.homes and storage.ref is None
@@ -395,7 +435,7 @@ class Flush:
                     elif storage.base is None:
                         done[node] = expand(const(view.dtype, 0), view.shape)
                     elif ready or storage.base in done:
-                        done[node] = _view_of(view, done[storage.base])
+                        done[node] = view_of(view, done[storage.base])
                     else:
                         stack += ((node, True), (storage.base, False))
                 case Buffer(ref=ref):
@@ -448,46 +488,118 @@ class Flush:
 
     def _statements(self, entries: list[tuple[Storage, AnyEntry]]) -> None:
         """All entries as statements, runs of rollable ones together."""
-        observed = self._observed()
-        items: list[reroll.Item] = []
+        known, observed = self.rolled(entries)
+        gathering = Gathering()
         last: dict[Storage, int] = {}
         prior: dict[Storage, int] = {}
 
         def emit() -> None:
-            for group in reroll.roll(items, prior):
+            for group in reroll.roll(gathering.take(), prior):
                 self._group(group)
-            items.clear()
             prior.update(last)
             last.clear()
 
-        for storage, entry in entries:
-            item = self.item(storage, entry)
-            uses = (storage,) if item is None else self._begun_by(item.kind)
-            if items and any(self._base_reads(source, last) for source in uses):
+        for storage, entry in self._pieces(known, observed):
+            if last and any(self._base_reads(source, last) for source in self._used(storage, entry)):
                 emit()  # version 0 is computed when it is first used: after all that it reads
             seen = observed.get(storage)
             before = last.get(storage)
             if seen and before is not None:
                 place = bisect_left(seen, before)
-                if place < len(seen) and seen[place] < entry.sequence:
+                if place < len(seen) and seen[place] < first_of(entry):
                     emit()
-            if item is None:
+            if self.gather(storage, entry, gathering):
+                last[storage] = entry.sequence
+            else:
                 emit()
                 self._single(storage, entry)
                 prior[storage] = entry.sequence
-            else:
-                last[storage] = entry.sequence
-                items.append(item)
-                self._items[id(item)] = (storage, entry)
         emit()
 
-    def _begun_by(self, kind: reroll.Kind) -> tuple[Storage, ...]:
-        """The storages of a kind of entry that have a computed version 0."""
-        found = self._begun.get(kind)
-        if found is None:
-            storages = [kind.storage, *(s.storage for s, _ in kind.reads if isinstance(s.storage, Storage))]
-            found = self._begun[kind] = tuple(s for s in storages if s.base is not None)
-        return found
+    def rolled(
+        self, entries: list[tuple[Storage, AnyEntry]]
+    ) -> tuple[list[tuple[Storage, AnyEntry | Item]], dict[Storage, list[int]]]:
+        """The entries, those that may be rolled known and with stamps as new as they may be; and what is observed.
+
+        Elements that read older moments, or write what is read so, are taken apart.
+        """
+        for storage, entry in entries:
+            if isinstance(entry, Entry) and (item := self.item(storage, entry)) is not None:
+                self._rollable[item.sequence] = entry, item
+        writes = [self._numbered(storage, entry) for storage, entry in entries]
+        older = outdated(writes)
+        taken: list[tuple[Storage, AnyEntry | Item]] = []
+        for storage, entry in entries:
+            if older and isinstance(entry, Elements) and not older.isdisjoint({storage, *entry.sources()}):
+                taken.extend((storage, item) for item in self._items(storage, entry))
+            else:
+                taken.append((storage, entry))
+        if older:
+            taken.sort(key=lambda pair: first_of(pair[1]))
+            writes = [self._numbered(storage, entry) for storage, entry in taken]
+        alone = [entry for _, entry in taken if isinstance(entry, Entry) and entry.sequence not in self._rollable]
+        return taken, self._observed(alone, writes, older)
+
+    def _numbered(self, storage: Storage, entry: AnyEntry | Item) -> Numbered:
+        """An entry, its number, and what it is to those who ask which bytes are read and written."""
+        known = self._rollable.get(entry.sequence)
+        if known is not None:
+            return storage, entry.sequence, known[1]
+        assert not isinstance(entry, Item)
+        return storage, entry.sequence, target(entry)
+
+    def _items(self, storage: Storage, entry: Elements) -> list[Item]:
+        """Elements one by one."""
+        gathering = Gathering()
+        self.gather(storage, entry, gathering)
+        items = gathering.take().items()
+        self._rollable.update((item.sequence, (item, item)) for item in items)
+        return items
+
+    def _pieces(
+        self, entries: list[tuple[Storage, AnyEntry | Item]], observed: dict[Storage, list[int]]
+    ) -> list[tuple[Storage, AnyEntry | Item]]:
+        """The entries in program order, with elements cut wherever the statements so far may have to be made.
+
+        That is at a write that is not rolled, between writes that a living read saw, and before the first use of a
+        storage whose version 0 is still to be computed.
+        """
+        stamps: set[int] = set()
+        before: dict[Storage, int] = {}
+        pieces: list[tuple[Storage, AnyEntry | Item]] = []
+        for storage, entry in entries:
+            seen = observed.get(storage, ())
+            own = entry.cut(seen) if isinstance(entry, Elements) else [entry]
+            pieces.extend((storage, piece) for piece in own)
+            for piece in own:
+                first = first_of(piece)
+                newest = before.get(storage)
+                place = bisect_left(seen, newest) if newest is not None else len(seen)
+                if (newest is None and storage.base is not None) or (place < len(seen) and seen[place] < first):
+                    stamps.add(first - 1)
+                before[storage] = piece.sequence
+            if isinstance(entry, Elements):
+                stamps.update(_first_uses(entry))
+            if not isinstance(entry, Elements) and entry.sequence not in self._rollable:
+                stamps.add(entry.sequence)
+        ordered = sorted(stamps)
+        cut = [
+            (storage, piece)
+            for storage, entry in pieces
+            for piece in (entry.cut(ordered) if isinstance(entry, Elements) else (entry,))
+        ]
+        cut.sort(key=lambda pair: first_of(pair[1]))
+        return cut
+
+    def _used(self, storage: Storage, entry: AnyEntry | Item) -> Iterable[Storage]:
+        """The storages that a write uses."""
+        if isinstance(entry, Elements):
+            return (storage, *entry.sources())
+        rollable = self._rollable.get(entry.sequence)
+        if rollable is None:
+            return (storage,)
+        _, item = rollable
+        return (storage, *(step.storage for step, _ in item.kind.reads if isinstance(step.storage, Storage)))
 
     def _base_reads(self, storage: Storage, written: Container[Storage]) -> bool:
         """Whether version 0 of a storage is still to be computed, from one of those that are written."""
@@ -498,54 +610,65 @@ class Flush:
             found = self._beneath[storage] = _read_by_base(storage)
         return any(source in written for source in found)
 
-    def _observed(self) -> dict[Storage, list[int]]:
-        """The stamps at which living reads saw each storage before its last write: no group may span them."""
-        found: dict[Storage, list[int]] = {}
-        for storage, stamp in self.slice.stamps.items():
-            if not storage.log:
-                continue
-            stamps: set[int] = set()
-            for reference in storage.live:
-                node = reference()
-                if node is not None and node not in self.own:
-                    match node.op:
-                        case Read(stamp=seen) if storage.log[0].sequence <= seen < stamp:
-                            stamps.add(seen)
-                        case _:
-                            pass
-            if stamps:
-                found[storage] = sorted(stamps)
-        return found
+    def _observed(self, alone: list[Entry], writes: list[Numbered], older: set[Storage]) -> dict[Storage, list[int]]:
+        """The moments of each storage that some read needs to be the end of a group.
 
-    def item(self, storage: Storage, entry: AnyEntry) -> reroll.Item | None:
-        """An entry in the form in which it can be rolled, or None."""
-        match entry:
-            case ElementEntry():
-                key = (storage, entry.dtype, entry.skeleton)
-                kind = self._kinds.get(key)
-                if kind is None:
-                    pattern = _cast_pattern(entry.skeleton.pattern(), entry.dtype)
-                    kind = self._kind(storage, entry.dtype, (), (), pattern)
-                    self._kinds[key] = kind
-                return reroll.Item(entry.sequence, kind, entry.offset, entry.holes)
-            case Entry(indices=()) if entry.combine == "set":
-                found = of_node(entry.value)
-                if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
-                    return None
-                view = entry.view
-                kind = self._kind(storage, view.dtype, view.shape, view.strides, found[0])
-                return reroll.Item(entry.sequence, kind, view.offset, found[1])
-            case _:
-                return None
+        They are those of reads whose bytes are overwritten before they are used, and of reads in versions 0.
+        """
+        found = renew(writes, older)
+        reads: dict[Storage, list[Node]] = {}
+        for node in _computed(value for entry in alone for value in (entry.value, *entry.indices)):
+            match node.op:
+                case Read(storage=Storage() as storage) if node in self.own:
+                    reads.setdefault(storage, []).append(node)
+                case _:
+                    pass
+        again = [
+            node
+            for storage, own in reads.items()
+            for node in overwritten(storage, self.slice.stamps.get(storage, -1), own)
+        ]
+        founding = self.slice.founding()
+        taped = self.tapes.want(self.lost.keys() - set(founding), writes, older)
+        for node in itertools.chain(self.lost.keys() - taped, founding, again):
+            match node.op:
+                case Read(storage=Storage() as storage, stamp=seen) if storage.log and first_of(storage.log[0]) <= seen:
+                    found.setdefault(storage, set()).add(seen)
+                case _:
+                    pass
+        return {storage: sorted(stamps) for storage, stamps in found.items()}
+
+    def gather(self, storage: Storage, entry: AnyEntry | Item, gathering: Gathering) -> bool:
+        """Put an entry among the writes that may be rolled; gives False for one that may not."""
+        if isinstance(entry, Elements):
+            for skeleton, sequences, offsets, columns in entry.by_skeleton():
+                pattern = _cast_pattern(skeleton.pattern(), entry.dtype)
+                gathering.extend(self._kind(storage, entry.dtype, (), (), pattern), sequences, offsets, columns)
+            return True
+        known = self._rollable.get(entry.sequence)
+        if known is not None:
+            gathering.add(known[1])
+        return known is not None
+
+    def item(self, storage: Storage, entry: Entry) -> Item | None:
+        """A node's write in the form in which it can be rolled, or None."""
+        if entry.indices or entry.combine != "set":
+            return None
+        found = of_node(entry.value)
+        if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
+            return None
+        view = entry.view
+        kind = self._kind(storage, view.dtype, view.shape, view.strides, found[0])
+        return Item(entry.sequence, kind, view.offset, found[1])
 
     def _kind(
         self, storage: Storage, dtype: object, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
-    ) -> reroll.Kind:
+    ) -> Kind:
         """The one object for these common properties."""
         key = (storage, dtype, shape, strides, pattern)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = reroll.Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))  # pyright: ignore[reportArgumentType]
+            kind = Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))  # pyright: ignore[reportArgumentType]
             self._kinds[key] = kind
         return kind
 
@@ -553,30 +676,65 @@ class Flush:
         """One group as statements."""
         match group:
             case reroll.Single(item=item):
-                storage, entry = self._items[id(item)]
-                self._single(storage, entry)
-            case reroll.Parallel(runs=runs, ends=ends):
+                self._keep(Gathering([item]).take())
+                self._single(item.storage, self._rollable.get(item.sequence, (item,))[0])
+            case reroll.Parallel(runs=runs, writes=writes):
+                ends = writes.ends
                 for storage in ends:
                     self.home(storage)
+                self._keep(writes)
                 start = len(self.program.statements)
-
-                def reader(storage: Storage, view: View) -> Node:
-                    if storage in self.homes or storage.ref is not None:
-                        return read_at(self.home(storage), view, start)
-                    if storage.base is None:
-                        return expand(const(view.dtype, 0), view.shape)
-                    return _view_of(view, self.resolve(storage.base))
-
                 for run in runs:
-                    self._add(whole_write(run, reader, self.home(run.kind.storage)))
+                    self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
                 for storage, last in ends.items():
                     self._mark(storage, last)
-            case reroll.Sequential(ends=ends):
-                self._add(Turns(group, self.home).repeat())
-                for storage, last in ends.items():
+            case reroll.Sequential(writes=writes):
+                self._add(Turns(self.tapes.beside(group), self.home).repeat())
+                for storage, last in writes.ends.items():
                     self._mark(storage, last)
 
-    def _single(self, storage: Storage, entry: AnyEntry) -> None:
+    def _reader(self, start: int) -> Reader:
+        """Views of storages as they are just before a statement."""
+
+        def reader(storage: Storage, view: View) -> Node:
+            if storage in self.homes or storage.ref is not None:
+                return read_at(self.home(storage), view, start)
+            if storage.base is None:
+                return expand(const(view.dtype, 0), view.shape)
+            return view_of(view, self.resolve(storage.base))
+
+        return reader
+
+    def _keep(self, writes: Writes) -> None:
+        """Keep what is wanted of what writes read that do not read one another."""
+        runs = [copy for run in writes.runs for copy in self.tapes.taped(run)]
+        for run in runs:
+            self.home(run.kind.storage)
+            self.home(run.kind.reads[0][0].storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+        reader = self._reader(len(self.program.statements))
+        for run in runs:
+            self._add(whole_write(run, reader, self.home(run.kind.storage)))
+
+    def _gather(self, storage: Storage, view: View, reads: list[Node]) -> None:
+        """What many reads see, one after the other: one write for all that lie in one buffer in one form."""
+        each = View.contiguous(view.dtype, view.shape[1:])
+        columns: dict[tuple[BufferRef, int, tuple[int, ...]], tuple[list[int], list[int]]] = {}
+        for number, value in enumerate([self.resolve(read) for read in reads]):
+            place = view.offset + number * each.nbytes
+            match self.program.reads.get(value, value.op):
+                case ReadAt(ref=ref, view=source, position=position):
+                    places, offsets = columns.setdefault((ref, position, source.strides), ([], []))
+                    places.append(place)
+                    offsets.append(source.offset)
+                case _:
+                    self._add(Write(self.home(storage), View.contiguous(view.dtype, each.shape, place), value))
+        for (ref, position, strides), (places, offsets) in columns.items():
+            source = Storage(ref.nbytes, ref.device, ref=ref)
+            step = Step("read", view.dtype, each.shape, strides, source)
+            run = copies(step, storage, np.array(places), np.array(offsets), np.zeros(len(places), np.int64))
+            self._add(whole_write(run, functools.partial(_read_buffer, position), self.home(storage)))
+
+    def _single(self, storage: Storage, entry: AnyEntry | Item) -> None:
         """One entry as one statement."""
         ref = self.home(storage)
         match entry:
@@ -585,17 +743,23 @@ class Flush:
             case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
                 places = tuple(self.resolve(index) for index in indices)
                 self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
-            case ElementEntry():
-                view = View(entry.dtype, (), (), entry.offset)
-                self._add(Write(ref, view, self.resolve(element_node(entry))))
+            case LoopEntry(loop=loop):
+                self._add(Turns(loop, self.home).repeat())
+            case GatherEntry(view=view, reads=reads):
+                self._gather(storage, view, reads)
+            case Item(kind=kind, offset=offset):
+                value = scalar_node(kind.pattern, entry.recorded, kind.dtype)
+                self._add(Write(ref, View(kind.dtype, (), (), offset), self.resolve(value)))
+            case Elements():
+                raise InternalError("journal: elements are rolled, not written one by one")
         self._mark(storage, entry.sequence)
 
     def _segment(self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
         pattern = Pattern((Step("number", view.dtype),))
-        run = reroll.Run(self._kind(storage, view.dtype, (), (), pattern))
-        run.places = _offsets(view, numbers)
-        run.values = list(numbers.values())
+        kind = self._kind(storage, view.dtype, (), (), pattern)
+        offsets = _offsets(view, numbers)
+        run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)
 
     # -- old readers
@@ -603,26 +767,25 @@ class Flush:
     def _save_readers(self) -> None:
         """Keep what living readers outside this slice still need of bytes that it overwrites."""
         for storage, ref in list(self.homes.items()):
-            marks = self.marks.get(storage)
-            if marks is None:
+            if storage in self.marks:
+                self._save_origin(storage, ref)
+        for node in self.lost:
+            taped = self.tapes.places.get(node)
+            if taped is not None:
+                self.saved.append((weakref.ref(node), self.homes[taped[0]], taped[1]))
                 continue
-            stamp = marks[0][-1]
-            self._save_origin(storage, ref)
-            for reference in storage.live:
-                node = reference()
-                if node is None or node.place is not None or node in self.own:
-                    continue
-                match node.op:
-                    case Read(view=view, stamp=seen) if seen < stamp and _overwritten(storage, view, seen, stamp):
-                        fresh = engine.new_ref(view.nbytes, ref.device)
-                        self.program.fresh.add(fresh)
-                        self.program.keep.add(fresh)
-                        self.program.floating.add(len(self.program.statements))
-                        whole = View.contiguous(view.dtype, view.shape)
-                        self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
-                        self.saved.append((reference, fresh, whole))
-                    case _:
-                        pass
+            match node.op:
+                case Read(storage=Storage() as storage, view=view, stamp=seen):
+                    ref = self.homes[storage]
+                    fresh = engine.new_ref(view.nbytes, ref.device)
+                    self.program.fresh.add(fresh)
+                    self.program.keep.add(fresh)
+                    self.program.floating.add(len(self.program.statements))
+                    whole = View.contiguous(view.dtype, view.shape)
+                    self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
+                    self.saved.append((weakref.ref(node), fresh, whole))
+                case _:
+                    pass
 
     def _save_origin(self, storage: Storage, ref: BufferRef) -> None:
         """Keep the computed value that the bytes were, where somebody still uses it."""
@@ -692,6 +855,12 @@ def is_constant(root: Node) -> bool:
     return True
 
 
+def _computed(roots: Iterable[Node]) -> list[Node]:
+    """All nodes of some values but those whose values are kept, inputs before users."""
+    found = toposort(roots, enter=lambda node: node.place is None)
+    return [node for node in found if node.place is None]
+
+
 def _references(order: list[Node], roots: list[Node]) -> dict[Node, int]:
     """The references to a node that a slice accounts for; a function, since its loop variables hold nodes too."""
     expected: dict[Node, int] = dict.fromkeys(order, _OVERHEAD)
@@ -733,9 +902,16 @@ def _read_by_base(storage: Storage) -> set[Storage]:
     return found
 
 
-def element_node(entry: ElementEntry) -> Node:
-    """The value of a scalar entry as a node."""
-    return scalar_node(entry.skeleton.pattern(), entry.holes, entry.dtype)
+def _first_uses(entry: Elements) -> list[int]:
+    """The stamps before the first uses of storages whose version 0 is still to be computed."""
+    if not any(source.base is not None for source in entry.sources()):
+        return []
+    found: dict[Storage, int] = {}
+    for skeleton, sequences, _, _ in entry.by_skeleton():
+        for source in skeleton.storages:
+            if source.base is not None:
+                found[source] = min(sequences[0], found.get(source, sequences[0]))
+    return [sequence - 1 for sequence in found.values()]
 
 
 def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Node:
@@ -768,6 +944,12 @@ def _is_on_grid(view: View, pattern: Pattern, holes: tuple[Hole, ...]) -> bool:
     )
 
 
+def _read_buffer(position: int, storage: Storage, view: View) -> Node:
+    """A view of a storage's buffer just before a statement."""
+    assert storage.ref is not None
+    return read_at(storage.ref, view, position)
+
+
 def _no_reads(storage: Storage, view: View) -> Node:
     """Numbers read nothing."""
     raise InternalError("journal: a segment of numbers has no reads")
@@ -783,7 +965,7 @@ def _offsets(view: View, numbers: dict[int, int | float | bool]) -> Integers:
     return total + positions * (view.strides[0] if view.shape else 0)
 
 
-def _view_of(view: View, value: Node) -> Node:
+def view_of(view: View, value: Node) -> Node:
     """A view of a computed value: by movement ops where they can say it (fusion sees through them), else a window."""
     if view.dtype is value.dtype:
         if view.is_contiguous and view.offset == 0 and view.size == value.size:
@@ -832,22 +1014,6 @@ def _by_movement(view: View, value: Node) -> Node | None:
     node = movement.permute(node, (*order, *rest))
     kept = tuple(n if s != 0 and n != 1 else 1 for n, s in zip(view.shape, view.strides, strict=True))
     return expand(movement.reshape(node, kept), view.shape)
-
-
-def _overwritten(storage: Storage, view: View, seen: int, stamp: int) -> bool:
-    """Whether an entry of the slice, newer than a read, overlaps it."""
-    for entry in storage.log:
-        if entry.sequence > stamp:
-            return False
-        if entry.sequence > seen:
-            match entry:
-                case ElementEntry(dtype=dtype, offset=offset):
-                    if View(dtype, (), (), offset).overlaps(view):
-                        return True
-                case Segment(view=target) | Entry(view=target):
-                    if target.overlaps(view):
-                        return True
-    return False
 
 
 def _trim(entries: list[tuple[Storage, AnyEntry]], flush: Flush) -> list[tuple[Storage, AnyEntry]]:

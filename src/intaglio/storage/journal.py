@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from intaglio.ir.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
-    from intaglio.ir.view import View
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
+    from intaglio.storage.storage import Storage
+    from intaglio.storage.writes import Item
 
 next_sequence: Final = itertools.count(1).__next__
 
@@ -43,9 +48,33 @@ class Segment:
     sequence: int
     view: View
     numbers: dict[int, int | float | bool]
-    lowest: int | float  # what integers may be written without a check of their range
-    highest: int | float
-    floating: bool
+
+
+@dataclass(slots=True)
+class Pen:
+    """The way into an open segment that handles keep: all that one number written at one position asks of them.
+
+    Closing the segment sets `length` to 0 and lets go of the numbers, so that a kept pen writes no more.
+    """
+
+    view: View
+    numbers: dict[int, int | float | bool]
+    length: int  # how many positions the only axis of the view has; 0 for another rank
+    lowest: int  # integers from here to `highest` fit, without asking the dtype
+    highest: int
+    floating: bool  # whether floats may be written as they are
+
+
+DIGIT: Final = (1 << 30) - 1  # CPython compares integers of one digit at once, and longer ones ten times as slowly
+
+
+def plain_range(dtype: DType) -> tuple[int, int]:
+    """The first and last of the integers that fit a dtype without further question (none for bool)."""
+    if dtype.is_bool:
+        return 0, -1
+    if dtype.is_float:
+        return -DIGIT, DIGIT
+    return int(max(dtype.min, -DIGIT)), int(min(dtype.max, DIGIT))
 
 
 @dataclass(slots=True)
@@ -60,15 +89,125 @@ class Entry:
     site: tuple[str, int] | None = None
 
 
+@dataclass(eq=False, slots=True)
+class Elements:
+    """Scalar expressions written to single elements, one after the other with no other write to the storage between.
+
+    They lie in one flat list, a row each: the holes, the skeleton, the byte offset and the number of the write. So a
+    write makes no object that the garbage collector must look at, and like rows are analysed by columns. A row is added
+    by one step of the interpreter, which no other thread can see half done.
+    """
+
+    dtype: DType
+    first: int  # the number of the first write
+    rows: list[Any]  # holes, skeletons, offsets and numbers
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last write."""
+        return self.rows[-1]
+
+    def ends(self) -> Sequence[int]:
+        """Where each row ends."""
+        rows = self.rows
+        skeleton: Skeleton = rows[-3]
+        width = skeleton.width + REST
+        if len(rows) % width == 0 and rows[width - REST :: width].count(skeleton) == len(rows) // width:
+            return range(width, len(rows) + 1, width)  # by induction from the last, all rows are of its skeleton
+        found: list[int] = []
+        end = len(rows)
+        while end:
+            found.append(end)
+            end -= rows[end - REST].width + REST
+        found.reverse()
+        return found
+
+    def sources(self) -> set[Storage]:
+        """The storages that the expressions read."""
+        ends = self.ends()
+        skeletons: set[Skeleton] = {self.rows[end - REST] for end in (ends[-1:] if isinstance(ends, range) else ends)}
+        return {source for skeleton in skeletons for source in skeleton.storages}
+
+    def cut(self, stamps: Sequence[int]) -> list[Elements]:
+        """The same writes in pieces, none with writes both up to one of the stamps (ascending) and past it."""
+        inside = stamps[bisect_left(stamps, self.first) : bisect_left(stamps, self.sequence)]
+        if not inside:
+            return [self]
+        ends = self.ends()
+        sequences = self.sequences()
+        bounds = sorted({0, len(self.rows), *(ends[bisect_right(sequences, stamp) - 1] for stamp in inside)})
+        pieces = [self.rows[start:stop] for start, stop in itertools.pairwise(bounds)]
+        firsts = [self.first, *(sequences[bisect_right(sequences, piece[-1])] for piece in pieces[:-1])]
+        return [Elements(self.dtype, first, rows) for first, rows in zip(firsts, pieces, strict=True)]
+
+    def sequences(self) -> list[int]:
+        """The number of each write."""
+        return [self.rows[end - 1] for end in self.ends()]
+
+    def offsets(self) -> list[int]:
+        """The byte offset of each write."""
+        return [self.rows[end - 2] for end in self.ends()]
+
+    def overlaps(self, view: View) -> bool:
+        """Whether one of the writes overlaps a view."""
+        low, high = view.byte_bounds()
+        low -= self.dtype.itemsize
+        return any(View(self.dtype, (), (), at).overlaps(view) for at in self.offsets() if low < at < high)
+
+    def until(self, stamp: int) -> Elements:
+        """The writes up to a stamp, apart from the log, to which others may still be added."""
+        return Elements(self.dtype, self.first, [*self.rows]).cut((stamp,))[0]
+
+    def drop(self, stamp: int) -> None:
+        """Let go of the writes up to a stamp, which is one before the last."""
+        _, rest = Elements(self.dtype, self.first, [*self.rows]).cut((stamp,))
+        self.first = rest.first
+        del self.rows[: len(self.rows) - len(rest.rows)]
+
+    def by_skeleton(self) -> list[tuple[Skeleton, list[int], list[int], list[list[Hole]]]]:
+        """The writes of each skeleton, in order: their numbers, offsets and holes by column."""
+        ends = self.ends()
+        if isinstance(ends, range):
+            return [_columns(self.rows, ends.step)]
+        found: dict[Skeleton, list[Any]] = {}
+        start = 0
+        for end in ends:
+            row = self.rows[start:end]
+            found.setdefault(row[-REST], []).extend(row)
+            start = end
+        return [_columns(rows, skeleton.width + REST) for skeleton, rows in found.items()]
+
+
+REST: Final = 3  # what a row has after its holes
+
+
+def _columns(rows: list[Any], width: int) -> tuple[Skeleton, list[int], list[int], list[list[Hole]]]:
+    """Rows of one skeleton by column."""
+    holes = [rows[hole::width] for hole in range(width - REST)]
+    return rows[-3], rows[width - 1 :: width], rows[width - 2 :: width], holes
+
+
 @dataclass(slots=True)
-class ElementEntry:
-    """One write of a scalar expression to one element, kept as a skeleton and its holes."""
+class LoopEntry:
+    """A sequential loop of writes to one storage that is rolled already, and reads that storage alone."""
 
     sequence: int
-    dtype: DType
-    offset: int  # bytes
-    skeleton: Skeleton
-    holes: tuple[Hole, ...]
+    view: View  # all of the storage
+    loop: Sequential
 
 
-AnyEntry: TypeAlias = Segment | Entry | ElementEntry
+@dataclass(slots=True)
+class GatherEntry:
+    """A write of what many reads of one shape see, one after the other."""
+
+    sequence: int
+    view: View  # their number, then their shape
+    reads: list[Node]
+
+
+AnyEntry: TypeAlias = Segment | Entry | Elements | LoopEntry | GatherEntry
+
+
+def first_of(entry: AnyEntry | Item) -> int:
+    """The number of an entry's first write."""
+    return entry.first if isinstance(entry, Elements) else entry.sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from intaglio.storage import reroll
 from intaglio.storage.flush import Flush, Slice
-from intaglio.storage.journal import Segment
+from intaglio.storage.journal import Elements, Segment
+from intaglio.storage.writes import Gathering
 
 if TYPE_CHECKING:
     from intaglio.storage.storage import Storage
@@ -30,18 +31,18 @@ def report(storage: Storage) -> Report:
     entries = part.entries()
     flush = Flush([storage], [], part)
     lines: list[str] = []
-    items: list[reroll.Item] = []
+    gathering = Gathering()
+    last: dict[Storage, int] = {}
     prior: dict[Storage, int] = {}
 
     def emit() -> None:
-        lines.extend(_line(group) for group in reroll.roll(items, prior))
-        prior.update({item.storage: item.sequence for item in items})
-        items.clear()
+        lines.extend(_line(group) for group in reroll.roll(gathering.take(), prior))
+        prior.update(last)
+        last.clear()
 
-    for owner, entry in entries:
-        item = flush.item(owner, entry)
-        if item is not None:
-            items.append(item)
+    for owner, entry in flush.rolled(entries)[0]:
+        if flush.gather(owner, entry, gathering):
+            last[owner] = entry.sequence
             continue
         emit()
         if isinstance(entry, Segment):
@@ -51,7 +52,7 @@ def report(storage: Storage) -> Report:
             lines.append("one write that is not rolled: a scatter, or too large to be the body of a loop")
         prior[owner] = entry.sequence
     emit()
-    return Report(len(entries), tuple(lines))
+    return Report(sum(len(e.ends()) if isinstance(e, Elements) else 1 for _, e in entries), tuple(lines))
 
 
 def _line(group: reroll.Group) -> str:
@@ -62,6 +63,7 @@ def _line(group: reroll.Group) -> str:
         case reroll.Parallel(runs=runs):
             counts = ", ".join(f"{len(run.numbers)} of {run.kind.dtype.name}{list(run.kind.shape)}" for run in runs)
             return f"writes that depend on nothing in between ({counts}): {len(runs)} whole-array write(s)"
-        case reroll.Sequential(count=count, runs=runs, selector=selector):
+        case reroll.Sequential(count=count, selector=selector):
+            runs = group.runs
             how = "a body of" if selector is None else "a switch over"
             return f"writes that depend on those before: one loop of {count} turns with {how} {len(runs)} write(s)"

@@ -3,83 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from intaglio.ir.view import View
+from intaglio.storage.writes import Item, Kind, Run, Writes, bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from numpy.typing import NDArray
 
-    from intaglio.core.dtypes import DType
     from intaglio.storage.columns import Integers
-    from intaglio.storage.skeleton import Hole, Pattern, Step
+    from intaglio.storage.skeleton import Step
     from intaglio.storage.storage import Storage
 
 LONGEST_PERIOD: Final = 64  # how many writes the body of one rolled loop may have before it becomes a switch
 WIDE: Final = 4096  # elements of one write from which a run at one fixed place is left as separate kernels
-
-
-@dataclass(eq=False, frozen=True, slots=True)
-class Kind:
-    """What entries must share to be rolled together; interned by its maker, so compared by identity."""
-
-    storage: Storage
-    dtype: DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    pattern: Pattern
-    reads: tuple[tuple[Step, int], ...]  # the reads of the pattern, each with its first hole
-
-    @property
-    def region(self) -> tuple[int, int]:
-        """The first and past-the-last byte of a target, relative to its offset."""
-        return _bytes_of(self.dtype, self.shape, self.strides)
-
-
-@dataclass(slots=True)
-class Item:
-    """One entry that may be rolled: what it has in common with others (`kind`), and its numbers and positions."""
-
-    sequence: int
-    kind: Kind
-    offset: int
-    holes: tuple[Hole, ...]
-
-    @property
-    def storage(self) -> Storage:
-        """The storage that is written."""
-        return self.kind.storage
-
-
-@dataclass(slots=True)
-class Run:
-    """All entries of one kind in a group, in order: their numbers in the group, target offsets and holes by column."""
-
-    kind: Kind
-    numbers: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    places: Integers | None = None  # the offsets as an array, where they are at hand
-    holes: list[tuple[Hole, ...]] = field(default_factory=list)
-    values: list[Hole] | None = None  # the column of the only hole, where it is at hand
-
-    def column(self, hole: int) -> list[Hole]:
-        """The values of one hole, in order."""
-        if self.values is not None:
-            return self.values
-        return [holes[hole] for holes in self.holes]
-
-    def keep(self, places: Iterable[int]) -> Run:
-        """The run with only the entries at these places of it."""
-        places = list(places)
-        return Run(
-            self.kind,
-            numbers=[self.numbers[p] for p in places],
-            offsets=[self.offsets[p] for p in places],
-            holes=[self.holes[p] for p in places],
-        )
 
 
 @dataclass(slots=True)
@@ -87,26 +28,31 @@ class Parallel:
     """Runs none of whose reads sees a write of the group: whole-array writes, in this order."""
 
     runs: list[Run]
-    ends: dict[Storage, int]  # the number of the last write of each storage in the group
+    writes: Writes  # all that the group stands for: the runs leave out those that later ones overwrite
 
 
 @dataclass(slots=True)
 class Sequential:
-    """Items that depend on one another: a loop of `count` turns.
+    """Writes that depend on one another: a loop of `count` turns.
 
-    With `selector` None, every turn runs all arms' entries in order (`arms` is the body: one run a write, entry k of
-    each run in turn k). Otherwise turn k runs arm `selector[k]`, and run j's entries stand at its own `numbers`.
+    With `selector` None there is one arm, and every turn runs its writes in order (one run a write: write k of each in
+    turn k). Otherwise turn k runs arm `selector[k]`, and the writes of an arm's runs stand at their own `numbers`.
     """
 
     count: int
-    runs: list[Run]
+    arms: list[list[Run]]
     selector: list[int] | None
-    ends: dict[Storage, int]  # the number of the last write of each storage in the group
+    writes: Writes  # all that the group stands for
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of all arms."""
+        return [run for arm in self.arms for run in arm]
 
 
 @dataclass(slots=True)
 class Single:
-    """An item that was not rolled, and why."""
+    """A write that was not rolled, and why."""
 
     item: Item
     reason: str
@@ -115,14 +61,14 @@ class Single:
 Group: TypeAlias = Parallel | Sequential | Single
 
 
-def roll(items: Sequence[Item], prior: dict[Storage, int]) -> list[Group]:
-    """The items, in program order, as groups that may run one after the other.
+def roll(writes: Writes, prior: dict[Storage, int]) -> list[Group]:
+    """The writes as groups that may run one after the other.
 
     Args:
-        prior: The number of the last write of each storage before these items.
+        prior: The number of the last write of each storage before these.
     """
     groups: list[Group] = []
-    for component in _components(items):
+    for component in _components(writes):
         groups.extend(_roll_component(component, prior))
     groups.sort(key=_last)
     return groups
@@ -130,13 +76,12 @@ def roll(items: Sequence[Item], prior: dict[Storage, int]) -> list[Group]:
 
 def _last(group: Group) -> int:
     """The number of the last write of a group."""
-    return group.item.sequence if isinstance(group, Single) else max(group.ends.values())
+    return group.item.sequence if isinstance(group, Single) else int(group.writes.sequences[-1])
 
 
-def _components(items: Sequence[Item]) -> list[list[Item]]:
-    """Items split by the storages that they write and share: no item reads or writes what another part writes."""
-    written = {item.storage for item in items}
-    parent: dict[Storage, Storage] = {storage: storage for storage in written}
+def _components(writes: Writes) -> list[Writes]:
+    """Writes split by the storages that they write and share: none reads or writes what another part writes."""
+    parent: dict[Storage, Storage] = {run.kind.storage: run.kind.storage for run in writes.runs}
 
     def find(storage: Storage) -> Storage:
         while parent[storage] is not storage:
@@ -144,56 +89,85 @@ def _components(items: Sequence[Item]) -> list[list[Item]]:
             storage = parent[storage]
         return storage
 
-    seen: set[int] = set()
-    for item in items:
-        if id(item.kind) in seen:
-            continue
-        seen.add(id(item.kind))
-        for step, _ in item.kind.reads:
-            if step.storage in written:
-                parent[find(step.storage)] = find(item.storage)  # pyright: ignore[reportArgumentType] -- it is in `written`
-    parts: dict[Storage, list[Item]] = {}
-    for item in items:
-        parts.setdefault(find(item.storage), []).append(item)
-    return list(parts.values())
+    for run in writes.runs:
+        for step, _ in run.kind.reads:
+            if step.storage in parent:
+                parent[find(step.storage)] = find(run.kind.storage)  # pyright: ignore[reportArgumentType] -- it is a key
+    parts: dict[Storage, list[Run]] = {}
+    for run in writes.runs:
+        parts.setdefault(find(run.kind.storage), []).append(run)
+    return [writes.of(runs) for runs in parts.values()]
 
 
-def _roll_component(items: list[Item], prior: dict[Storage, int]) -> list[Group]:
+def _roll_component(writes: Writes, prior: dict[Storage, int]) -> list[Group]:
     """One component, as few groups as its dependences allow."""
     groups: list[Group] = []
-    for stretch in _stretches(items, prior):
-        if len(stretch) == 1:
-            groups.append(Single(stretch[0], "one entry"))
-            continue
-        flows = _has_flow(stretch)
-        if not flows and len({id(item.kind) for item in stretch}) == len(stretch):
-            groups.extend(Single(item, "the only one of its kind") for item in stretch)
-            continue
-        if not flows:
-            rolled = _parallel(stretch)
-            if rolled is not None:
-                groups.append(rolled)
-                continue
-        if any(_stays_wide(item) for item in stretch):
-            groups.extend(Single(item, "a wide write that depends on the one before") for item in stretch)
-            continue
-        groups.extend(_sequential(stretch))
+    for stretch in writes.cut(_bounds(writes, prior)):
+        groups.extend(_roll_stretch(stretch))
     return groups
 
 
-def _stretches(items: list[Item], prior: dict[Storage, int]) -> list[list[Item]]:
-    """Items cut so that in each stretch either every read sees what was there at its start, or every read is current.
+def _roll_stretch(writes: Writes) -> list[Group]:
+    """One stretch: whole-array writes, or a loop (around writes that are wide enough for kernels of their own)."""
+    if len(writes) == 1:
+        return _singles(writes, "one entry")
+    flows = _has_flow(writes)
+    if not flows and len(writes.runs) == len(writes):
+        return _singles(writes, "the only one of its kind")
+    if not flows:
+        rolled = _parallel(writes)
+        if rolled is not None:
+            return [rolled]
+        if not is_current(writes):
+            return _singles(writes, "it reads what others overwrite before it")
+    wide = np.zeros(len(writes), np.bool_)
+    for run in writes.runs:
+        wide[run.numbers] = _stay_wide(run)
+    if not wide.any():
+        return sequential(writes)
+    groups: list[Group] = []
+    bounds = [0, *(np.flatnonzero(np.diff(wide)) + 1).tolist(), len(writes)]
+    for start, part in zip(bounds, writes.cut(bounds), strict=False):  # all reads are current: cut anywhere
+        groups.extend(
+            _singles(part, "a wide write that depends on the one before") if wide[start] else _roll_stretch(part)
+        )
+    return groups
+
+
+def _singles(writes: Writes, reason: str) -> list[Group]:
+    """Writes one by one."""
+    return [Single(item, reason) for item in writes.items()]
+
+
+def is_current(writes: Writes) -> bool:
+    """Whether each read of some writes sees all of them before it: none is of an older moment."""
+    written = _sequences_by_storage(writes)
+    for run in writes.runs:
+        for step, hole in run.kind.reads:
+            sequences = written.get(step.storage)
+            if sequences is None:
+                continue
+            places = np.searchsorted(sequences, run.sequences) - 1
+            if ((places >= 0) & (sequences[places] > run.whole(hole + 1))).any():
+                return False
+    return True
+
+
+def _bounds(writes: Writes, prior: dict[Storage, int]) -> list[int]:
+    """Where to cut so that in each stretch every read sees what was there at its start, or every read is current.
 
     A read older than a write before it observes the moment between: no stretch has writes on both sides of one that
     matters, so that the moment is the end of some stretch.
     """
+    if len(writes) == 1 or _is_one_stretch(writes, prior):
+        return [0, len(writes)]
+    items = writes.items()
     observed = _observed(items)
-    stretches: list[list[Item]] = []
-    current: list[Item] = []
+    bounds = [0]
     last: dict[object, int] = {}
     flows = stales = False
     earlier: dict[object, int] = {**prior}  # the last writes before the current stretch
-    for item in items:
+    for place, item in enumerate(items):
         flow = stale = outdated = False
         for step, hole in item.kind.reads:
             if earlier.get(step.storage, -1) > item.holes[hole + 1]:
@@ -205,119 +179,133 @@ def _stretches(items: list[Item], prior: dict[Storage, int]) -> list[list[Item]]
                 else:
                     stale = True
         before = last.get(item.storage)
-        between = before is not None and any(before <= s < item.sequence for s in observed.get(item.storage, ()))
+        between = False
+        if before is not None:
+            seen = observed.get(item.storage, ())
+            found = bisect_left(seen, before)
+            between = found < len(seen) and seen[found] < item.sequence
         if outdated or between or ((flow or flows) and (stale or stales)):
-            if current:
-                stretches.append(current)
+            if bounds[-1] < place:
+                bounds.append(place)
             earlier.update(last)
-            current, last, flows, stales = [], {}, False, False
+            last, flows, stales = {}, False, False
             flow = stale = False
             if any(earlier.get(step.storage, -1) > item.holes[hole + 1] for step, hole in item.kind.reads):
-                stretches.append([item])  # it reads what an earlier stretch has overwritten: alone, by its own stamps
+                bounds.append(place + 1)  # it reads what an earlier stretch has overwritten: alone, by its own stamps
                 earlier[item.storage] = item.sequence
                 continue
-        current.append(item)
         flows, stales = flows or flow, stales or stale
         last[item.storage] = item.sequence
-    if current:
-        stretches.append(current)
-    return stretches
+    if bounds[-1] < len(writes):
+        bounds.append(len(writes))
+    return bounds
+
+
+def _is_one_stretch(writes: Writes, prior: dict[Storage, int]) -> bool:
+    """Whether nothing asks for a cut, by whole columns: where it is False, there may be none to make all the same."""
+    written = _sequences_by_storage(writes)
+    before: dict[object, int] = {**prior}
+    flows = stales = False
+    for run in writes.runs:
+        for step, hole in run.kind.reads:
+            stamps = run.whole(hole + 1)
+            if (stamps < before.get(step.storage, -1)).any():
+                return False
+            sequences = written.get(step.storage)
+            if sequences is None:
+                continue
+            places = np.searchsorted(sequences, run.sequences) - 1
+            newest = sequences[places]
+            stale = (places >= 0) & (newest > stamps)
+            if (stale & (stamps >= writes.sequences[0])).any():
+                return False
+            stales = stales or bool(stale.any())
+            flows = flows or bool(((places >= 0) & (newest <= stamps)).any())
+    return not (flows and stales)
+
+
+def _sequences_by_storage(writes: Writes) -> dict[object, Integers]:
+    """The numbers of the writes of each storage, in order."""
+    found: dict[object, list[Integers]] = {}
+    for run in writes.runs:
+        found.setdefault(run.kind.storage, []).append(run.sequences)
+    return {storage: np.sort(np.concatenate(own)) for storage, own in found.items()}
 
 
 def _observed(items: list[Item]) -> dict[object, list[int]]:
-    """For each storage, the moments between two of its writes that a read after the second one still sees."""
+    """For each storage, the moments between two of its writes that a read after the second one still sees, in order."""
     newest: dict[object, int] = {}
-    found: dict[object, list[int]] = {}
+    found: dict[object, set[int]] = {}
     for item in items:
         for step, hole in item.kind.reads:
             stamp = int(item.holes[hole + 1])
             if newest.get(step.storage, -1) > stamp and stamp >= items[0].sequence:
-                found.setdefault(step.storage, []).append(stamp)
+                found.setdefault(step.storage, set()).add(stamp)
         newest[item.storage] = item.sequence
-    return found
+    return {storage: sorted(stamps) for storage, stamps in found.items()}
 
 
-def _bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
-    """The first and past-the-last byte of a region, relative to its offset."""
-    low, high = 0, dtype.itemsize
-    for extent, stride in zip(shape, strides, strict=True):
-        if stride < 0:
-            low += (extent - 1) * stride
-        else:
-            high += (extent - 1) * stride
-    return low, high
-
-
-def _has_flow(items: list[Item]) -> bool:
-    """Whether some item reads bytes that an earlier one of them wrote (exact for equal elements, else by bounds)."""
-    written: dict[Storage, list[Item]] = {}
-    for item in items:
-        written.setdefault(item.storage, []).append(item)
-    for storage, writers in written.items():
-        readers = [(item, step, hole) for item in items for step, hole in item.kind.reads if step.storage is storage]
-        if not readers:
-            continue
-        regions = {w.kind.region for w in writers} | {
-            _bytes_of(step.dtype, step.shape, step.strides) for _, step, _ in readers
-        }
-        size = next(iter(regions))[1]
-        if (
-            len(regions) == 1
-            and all(w.offset % size == writers[0].offset % size for w in writers)
-            and all(int(item.holes[hole]) % size == writers[0].offset % size for item, _, hole in readers)
-        ):
-            if _exact_flow(writers, readers):
-                return True
-        elif _bounded_flow(writers, readers):
+def _has_flow(writes: Writes) -> bool:
+    """Whether some write reads bytes that an earlier one wrote (exact for equal elements, else by bounds)."""
+    for storage in {run.kind.storage: None for run in writes.runs}:
+        writers = [run for run in writes.runs if run.kind.storage is storage]
+        readers = [(run, step, hole) for run in writes.runs for step, hole in run.kind.reads if step.storage is storage]
+        if readers and (_exact_flow if _is_exact(writers, readers) else _bounded_flow)(writers, readers):
             return True
     return False
 
 
-def _exact_flow(writers: list[Item], readers: list[tuple[Item, Step, int]]) -> bool:
+Reader: TypeAlias = "tuple[Run, Step, int]"
+
+
+def _is_exact(writers: list[Run], readers: list[Reader]) -> bool:
+    """Whether two regions that are read or written are equal or disjoint: one size, on one grid of that size."""
+    regions = {run.kind.region for run in writers} | {
+        bytes_of(step.dtype, step.shape, step.strides) for _, step, _ in readers
+    }
+    if len(regions) > 1:
+        return False
+    low, high = next(iter(regions))
+    size = high - low
+    rest = writers[0].offsets[0] % size
+    columns = [run.offsets for run in writers] + [run.whole(hole) for run, _, hole in readers]
+    return all((column % size == rest).all() for column in columns)
+
+
+def _exact_flow(writers: list[Run], readers: list[Reader]) -> bool:
     """Whether a read sees a write of the very same region, made before its stamp."""
-    first: dict[int, int] = {}
-    for writer in writers:
-        first.setdefault(writer.offset, writer.sequence)
-    for item, _, hole in readers:
-        written = first.get(int(item.holes[hole]))
-        if written is not None and written <= item.holes[hole + 1]:
+    sequences = np.concatenate([run.sequences for run in writers])
+    offsets = np.concatenate([run.offsets for run in writers])
+    order = np.argsort(sequences)
+    places, first = np.unique(offsets[order], return_index=True)
+    made = sequences[order][first]  # the first write of each of the places
+    for run, _, hole in readers:
+        found = np.minimum(np.searchsorted(places, run.whole(hole)), len(places) - 1)
+        if ((places[found] == run.whole(hole)) & (made[found] <= run.whole(hole + 1))).any():
             return True
     return False
 
 
-def _bounded_flow(writers: list[Item], readers: list[tuple[Item, Step, int]]) -> bool:
+def _bounded_flow(writers: list[Run], readers: list[Reader]) -> bool:
     """Whether a read's bounds overlap those of all writes so far: conservative."""
-    lows = np.array([w.offset + w.kind.region[0] for w in writers])
-    highs = np.array([w.offset + w.kind.region[1] for w in writers])
-    sequences = np.array([w.sequence for w in writers])
-    lowest, highest = np.minimum.accumulate(lows), np.maximum.accumulate(highs)
-    for item, step, hole in readers:
-        low, high = _bytes_of(step.dtype, step.shape, step.strides)
-        offset, stamp = int(item.holes[hole]), int(item.holes[hole + 1])
-        before = int(np.searchsorted(sequences, stamp, side="right")) - 1
-        if before >= 0 and offset + low < highest[before] and offset + high > lowest[before]:
+    order = np.argsort(np.concatenate([run.numbers for run in writers]))
+    sequences = np.concatenate([run.sequences for run in writers])[order]
+    lowest = np.minimum.accumulate(np.concatenate([run.offsets + run.kind.region[0] for run in writers])[order])
+    highest = np.maximum.accumulate(np.concatenate([run.offsets + run.kind.region[1] for run in writers])[order])
+    for run, step, hole in readers:
+        low, high = bytes_of(step.dtype, step.shape, step.strides)
+        offsets = run.whole(hole)
+        before = np.searchsorted(sequences, run.whole(hole + 1), side="right") - 1
+        meets = (offsets + low < highest[before]) & (offsets + high > lowest[before])
+        if (meets & (before >= 0)).any():
             return True
     return False
 
 
-def _runs(items: list[Item]) -> list[Run]:
-    """The items by kind, in order of first appearance."""
-    found: dict[Kind, Run] = {}
-    for number, item in enumerate(items):
-        run = found.get(item.kind)
-        if run is None:
-            run = found[item.kind] = Run(item.kind)
-        run.numbers.append(number)
-        run.offsets.append(item.offset)
-        run.holes.append(item.holes)
-    return list(found.values())
-
-
-def _parallel(items: list[Item]) -> Parallel | None:
-    """Whole-array writes with overwritten entries dropped, or None where the last writer of a place is not plain."""
-    runs = _runs(items)
+def _parallel(writes: Writes) -> Parallel | None:
+    """Whole-array writes with overwritten ones dropped, or None where the last writer of a place is not plain."""
     by_storage: dict[Storage, list[Run]] = {}
-    for run in runs:
+    for run in writes.runs:
         by_storage.setdefault(run.kind.storage, []).append(run)
     kept: list[Run] = []
     for own in by_storage.values():
@@ -332,48 +320,35 @@ def _parallel(items: list[Item]) -> Parallel | None:
         else:
             return None
     kept.sort(key=lambda run: run.numbers[0])
-    return Parallel(kept, _ends(items))
-
-
-def _ends(items: Sequence[Item]) -> dict[Storage, int]:
-    """The number of the last write of each storage."""
-    return {item.storage: item.sequence for item in items}
+    return Parallel(kept, writes)
 
 
 def _same_grid(runs: list[Run], region: tuple[int, int]) -> bool:
     """Whether all targets are equal or disjoint: one size, on one grid of that size, each one solid."""
     size = region[1] - region[0]
-    for run in runs:
-        count = run.kind.dtype.itemsize
-        for extent in run.kind.shape:
-            count *= extent
-        if count != size:
-            return False
+    if any(run.kind.size * run.kind.dtype.itemsize != size for run in runs):
+        return False
     rest = runs[0].offsets[0] % size
-    return all((np.array(run.offsets) % size == rest).all() for run in runs)
+    return all((run.offsets % size == rest).all() for run in runs)
 
 
 def _last_writers(runs: list[Run]) -> list[Run]:
     """The runs with only the last write of each place."""
-    if len(runs) == 1 and len(set(runs[0].offsets)) == len(runs[0].offsets):
+    numbers = np.concatenate([run.numbers for run in runs])
+    offsets = np.concatenate([run.offsets for run in runs])
+    order = np.argsort(-numbers)
+    places, first = np.unique(offsets[order], return_index=True)
+    if len(places) == len(offsets):
         return runs
-    last: dict[int, int] = {}
-    for run in runs:
-        for number, offset in zip(run.numbers, run.offsets, strict=True):
-            if number > last.get(offset, -1):
-                last[offset] = number
-    kept = [
-        run.keep(p for p, (n, o) in enumerate(zip(run.numbers, run.offsets, strict=True)) if last[o] == n)
-        for run in runs
-    ]
-    return [run for run in kept if run.numbers]
+    last = numbers[order][first]
+    kept = [run.keep(np.flatnonzero(last[np.searchsorted(places, run.offsets)] == run.numbers)) for run in runs]
+    return [run for run in kept if len(run.numbers)]
 
 
 def _disjoint(run: Run) -> bool:
     """Whether the targets of a run cannot overlap, by their bounds."""
     low, high = run.kind.region
-    offsets = sorted(run.offsets)
-    return all(b - a >= high - low for a, b in itertools.pairwise(offsets))
+    return bool((np.diff(np.sort(run.offsets)) >= high - low).all())
 
 
 def _in_turn(runs: list[Run]) -> bool:
@@ -382,56 +357,58 @@ def _in_turn(runs: list[Run]) -> bool:
     return all(a.numbers[-1] < b.numbers[0] for a, b in itertools.pairwise(ordered))
 
 
-def _stays_wide(item: Item) -> bool:
-    """Whether one write is work enough for a kernel of its own."""
-    size = 1
-    for extent in item.kind.shape:
-        size *= extent
-    return size >= WIDE or _overlaps_itself(item)
-
-
-def _overlaps_itself(item: Item) -> bool:
-    """Whether an item of more than one element reads what it writes at another position."""
-    kind = item.kind
-    storage, dtype, shape, strides = kind.storage, kind.dtype, kind.shape, kind.strides
-    size = 1
-    for extent in shape:
-        size *= extent
-    if size == 1:
-        return False
-    target = View(dtype, shape, strides, item.offset)
+def _stay_wide(run: Run) -> NDArray[np.bool_]:
+    """For each write of a run, whether it is work enough for a kernel of its own, or reads what it writes elsewhere."""
+    kind = run.kind
+    found = np.full(len(run.numbers), kind.size >= WIDE)
+    if kind.size == 1 or kind.size >= WIDE:
+        return found
     for step, hole in kind.reads:
-        if step.storage is not storage:
-            continue
-        read = View(step.dtype, step.shape, step.strides, int(item.holes[hole]))
-        if read != target and read.overlaps(target):
-            return True
-    return False
+        if step.storage is kind.storage:
+            distances, places = np.unique(run.whole(hole) - run.offsets, return_inverse=True)
+            found |= np.array([_meets(kind, step, distance) for distance in distances.tolist()])[places]
+    return found
 
 
-def _sequential(items: list[Item]) -> list[Group]:
+def _meets(kind: Kind, step: Step, distance: int) -> bool:
+    """Whether a read so many bytes from the target overlaps it, and is another region."""
+    start = bytes_of(step.dtype, step.shape, step.strides)[0] + distance
+    base = -min(kind.region[0], start)
+    target = View(kind.dtype, kind.shape, kind.strides, base)
+    read = View(step.dtype, step.shape, step.strides, base + distance)
+    return read != target and read.overlaps(target)
+
+
+def sequential(writes: Writes) -> list[Group]:
     """A loop over a repeating body, or over a switch where the kinds follow no period; what is left stays single."""
-    runs = _runs(items)
-    kinds = {run.kind: k for k, run in enumerate(runs)}
-    order = np.array([kinds[item.kind] for item in items])
-    period = _period(order)
-    if period is None and len(items) < 2 * len(runs):
-        return [Single(item, "too few entries of its kind") for item in items]
+    kinds = writes.kinds
+    first, end = _common(writes, kinds)
+    period = _period(kinds[first:end])
+    if period is None and len(writes) < 2 * len(writes.runs):
+        return _singles(writes, "too few entries of its kind")
     if period is None:
-        return [Sequential(len(items), runs, order.tolist(), _ends(items))]
-    turns = len(items) // period
+        return [Sequential(len(writes), [[run] for run in writes.runs], kinds.tolist(), writes)]
+    turns = np.arange((end - first) // period)
+    end = first + len(turns) * period
+    rolled = writes.between(first, end) if end - first < len(writes) else writes
+    kinds = rolled.kinds
     body: list[Run] = []
     for place in range(period):
-        run = Run(items[place].kind)
-        for turn in range(turns):
-            item = items[turn * period + place]
-            run.numbers.append(turn)
-            run.offsets.append(item.offset)
-            run.holes.append(item.holes)
-        body.append(run)
-    rest = items[turns * period :]
-    groups: list[Group] = [Sequential(turns, body, None, _ends(items[: turns * period]))]
-    return groups + [Single(item, "the rest of a rolled loop") for item in rest]
+        run = rolled.runs[int(kinds[place])]
+        own = run.keep(np.searchsorted(run.numbers, turns * period + place))
+        body.append(replace(own, numbers=turns))
+    return [
+        *_singles(writes.between(0, first), "the only one of its kind"),
+        Sequential(len(turns), [body], None, rolled),
+        *_singles(writes.between(end, len(writes)), "the rest of a rolled loop"),
+    ]
+
+
+def _common(writes: Writes, kinds: Integers) -> tuple[int, int]:
+    """(first, past the last) of the writes, without those at both ends that are the only ones of their kind."""
+    counts = np.array([len(run.numbers) for run in writes.runs])
+    places = np.flatnonzero(counts[kinds] > 1)
+    return (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
 
 
 def _period(order: Integers) -> int | None:

@@ -23,7 +23,7 @@ class Skeleton:
     A read has two holes, its byte offset and its stamp; a number has one. An op's holes are its operands' in order.
     """
 
-    __slots__ = ("children", "dtype", "key", "left", "op", "right", "storage", "storages")
+    __slots__ = ("children", "dtype", "floating", "key", "left", "op", "right", "storage", "storages", "width")
 
     def __init__(
         self,
@@ -34,26 +34,32 @@ class Skeleton:
         right: Skeleton | None = None,
     ) -> None:
         self.dtype: Final = dtype
+        self.floating: Final = dtype.is_float
         self.storage: Final = storage
         self.op: Final = op
         self.left: Final = left
         self.right: Final = right
-        self.children: dict[tuple[object, ...], Skeleton] = {}
+        self.children: dict[object, Skeleton] = {}
         self.key: Pattern | None = None
         found: frozenset[Storage] = frozenset() if storage is None else frozenset((storage,))
         for operand in (left, right):
             if operand is not None:
                 found |= operand.storages
         self.storages: Final = found
+        operands = sum(operand.width for operand in (left, right) if operand is not None)
+        self.width: Final = operands if op is not None else 1 if storage is None else 2  # how many holes it has
 
-    def extend(self, key: tuple[object, ...], op: Op, dtype: DType, other: Skeleton | None, swapped: bool) -> Skeleton:
-        """The skeleton of `op` over this one and another, made once (then found under `key`)."""
+    def extend(self, key: object, op: Op, dtype: DType, other: Skeleton | None, swapped: bool) -> Skeleton:
+        """The skeleton of `op` over this one and another, then found under `key`."""
         left, right = (other, self) if swapped else (self, other)
-        made = Skeleton(dtype, None, op, left, right)
+        return self.remember(key, Skeleton(dtype, None, op, left, right))
+
+    def remember(self, key: object, child: Skeleton) -> Skeleton:
+        """An extension of this skeleton, from now on found under `key`."""
         if len(self.children) >= CHILDREN:
             self.children.clear()
-        self.children[key] = made
-        return made
+        self.children[key] = child
+        return child
 
     def pattern(self) -> Pattern:
         """The steps that compute this expression, which compare equal for equal expressions."""
@@ -118,7 +124,7 @@ def _flatten(root: Skeleton) -> Pattern:
     return Pattern(tuple(steps))
 
 
-def of_node(root: Node, *, again: bool = False) -> tuple[Pattern, tuple[Hole, ...]] | None:
+def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple[Pattern, tuple[Hole, ...]] | None:
     """The pattern and holes of a payload; None where it is too large to be a loop's body, or reads a kept value.
 
     With `again`, kept values are read as they were written: from their storages.
@@ -139,6 +145,6 @@ def of_node(root: Node, *, again: bool = False) -> tuple[Pattern, tuple[Hole, ..
             case op:
                 steps.append(Step("op", node.dtype, node.shape, op=op, src=tuple(index[s] for s in node.src)))
         index[node] = len(steps) - 1
-        if len(steps) > LARGEST:
+        if len(steps) > largest:
             return None
     return Pattern(tuple(steps)), tuple(holes)

@@ -5,16 +5,31 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
+from intaglio.engine import realize as engine
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, Read
-from intaglio.storage.journal import AnyEntry, ElementEntry, Entry, Numbers, Segment, next_sequence
+from intaglio.storage.journal import (
+    AnyEntry,
+    Elements,
+    Entry,
+    GatherEntry,
+    LoopEntry,
+    Numbers,
+    Pen,
+    Segment,
+    first_of,
+    next_sequence,
+    plain_range,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from intaglio.core.dtypes import DType
+    from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
@@ -51,6 +66,8 @@ class Storage:
         "sequence",
         "skeletons",
         "sweep",
+        "tape",
+        "taped",
     )
 
     def __init__(
@@ -74,9 +91,11 @@ class Storage:
         self._history: object | None = None
         self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
-        self.open: Segment | None = None
-        self.last: Segment | None = None  # the newest one, open or not
-        self.numbers: int = 0  # how many those before it hold
+        self.open: Pen | None = None
+        self.tape: Elements | None = None  # the last entry of the log, where more elements may join it
+        self.taped: int = 0  # how many writes of elements are pending
+        self.last: Segment | None = None  # the newest segment, open or not
+        self.numbers: int = 0  # how many numbers those before it hold
         self.sequence: int = 0
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
@@ -95,6 +114,7 @@ class Storage:
 
     def pin(self) -> None:
         """Note that the bytes are shared with the outside from now on."""
+        self.close()
         self.pinned = True
         self.plain = False
         self.touch()
@@ -106,7 +126,7 @@ class Storage:
 
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
-        self.open = None
+        self.close()
         found = self.recent.get(view)
         if found is not None:
             node = found()
@@ -158,53 +178,97 @@ class Storage:
         self.check_writable(view)
         if entry.value.size == 0 or view.size == 0:
             return
-        self.open = None
-        entry.sequence = self._stamp()
-        self._forget(view)
-        self.log.append(entry)
+        with engine.lock:  # a flush in another thread takes all writes up to some number
+            self.close()
+            self.tape = None
+            entry.sequence = self._stamp()
+            self._forget(view)
+            self.log.append(entry)
 
     def write_element(self, dtype: DType, offset: int, skeleton: Skeleton, holes: tuple[Hole, ...]) -> None:
         """Append the write of a scalar expression to one element."""
-        self.open = None
-        sequence = self._stamp()
         if self.recent:
             self._forget(View(dtype, (), (), offset))
+        self.taped += 1
+        self.sequence = sequence = next_sequence()
+        row = (*holes, skeleton, offset, sequence)
+        tape = self.tape
+        if tape is not None and tape.dtype is dtype:
+            again = tape.rows[-3] is skeleton
+            tape.rows += row  # between looking for the tape and this nothing is called, so that no thread takes over
+            if again:
+                return
+        else:
+            with engine.lock:
+                self.close()
+                sequence = self._stamp()
+                self.tape = Elements(dtype, sequence, [*holes, skeleton, offset, sequence])
+                self.log.append(self.tape)
         self.skeletons.add(skeleton)
-        self.log.append(ElementEntry(sequence, dtype, offset, skeleton, holes))
 
-    def segment(self, view: View, limit: int) -> Segment:
-        """A fresh open segment for numbers written through `view`; it closes at the next read or other write.
+    def write_loop(self, loop: Sequential) -> None:
+        """Append a loop of writes to this storage, which reads no other."""
+        self._append_rolled(LoopEntry(0, View.contiguous(dtypes.uint8, (self.nbytes,)), loop))
 
-        It closes as well once it has `limit` numbers.
-        """
-        self.check_writable(view)
-        if self.last is not None:
-            self.numbers += len(self.last.numbers)
-        dtype = view.dtype
-        floating = dtype.is_float
-        lowest, highest = (0, -1) if floating or dtype.is_bool else (dtype.min, dtype.max)
-        numbers: dict[int, int | float | bool] = {} if view.size < limit else Numbers(limit, _closing(self))
-        made = self.last = Segment(self._stamp(), view, numbers, lowest, highest, floating)
-        self._forget(view)
-        self.log.append(made)
-        self.open = made
-        return made
+    def write_gathered(self, view: View, reads: list[Node]) -> None:
+        """Append a write of what many reads see, along the view's first axis."""
+        self._append_rolled(GatherEntry(0, view, reads))
+
+    def _append_rolled(self, entry: LoopEntry | GatherEntry) -> None:
+        """Append."""
+        with engine.lock:
+            self.close()
+            self.tape = None
+            entry.sequence = self._stamp()
+            self._forget(entry.view)
+            self.log.append(entry)
 
     def retire(self, stamp: int) -> None:
-        """Drop the entries up to a stamp, which have been written."""
+        """Let go of the writes up to a stamp, which have been made."""
+        self.tape = None  # whoever adds an element from now on adds it to another entry
         log = self.log
         count = 0
         while count < len(log) and log[count].sequence <= stamp:
             count += 1
-        if self.open is not None and self.open.sequence <= stamp:
-            self.open = None
         del log[:count]
         if not log:
+            self.taped = 0
             self.skeletons.clear()
             pending.discard(self)
+        elif isinstance(log[0], Elements) and first_of(log[0]) <= stamp:
+            log[0].drop(stamp)
         segments = [entry for entry in log if isinstance(entry, Segment)] if self.last is not None else []
         self.last = segments.pop() if segments else None
         self.numbers = sum(len(segment.numbers) for segment in segments)
+
+    def segment(self, view: View, position: int, value: float, limit: int) -> Pen:
+        """The way into a fresh segment for numbers written through `view`, open until the next read or other write.
+
+        It closes as well once it has `limit` numbers. It has its first number when it joins the log, where another
+        thread may find it at once.
+        """
+        self.check_writable(view)
+        with engine.lock:
+            self.close()
+            self.tape = None
+            if self.last is not None:
+                self.numbers += len(self.last.numbers)
+            numbers: dict[int, int | float | bool] = {} if view.size < limit else Numbers(limit, _closing(self))
+            numbers[position] = value
+            made = self.last = Segment(self._stamp(), view, numbers)
+            self._forget(view)
+            self.log.append(made)
+            length = view.shape[0] if view.rank == 1 else 0
+            self.open = Pen(view, numbers, length, *plain_range(view.dtype), view.dtype.is_float)
+            return self.open
+
+    def close(self) -> None:
+        """Close the open segment: numbers written from now on are later writes."""
+        pen = self.open
+        if pen is not None:
+            pen.length = 0
+            pen.numbers = {}
+            self.open = None
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""
@@ -242,6 +306,6 @@ def _closing(storage: Storage) -> Callable[[], None]:
     def close() -> None:
         found = reference()
         if found is not None:
-            found.open = None
+            found.close()
 
     return close

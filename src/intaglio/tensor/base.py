@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from intaglio.core.config import config, settings_now
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
-from intaglio.core.errors import DeviceError, IndexRangeError, ValueRangeError
+from intaglio.core.errors import DeviceError, ValueRangeError
 from intaglio.core.trace import GlobalCounters
+from intaglio.engine import realize as engine
 from intaglio.ir.node import living
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
@@ -32,12 +33,18 @@ from intaglio.storage.storage import Storage, pending
 if TYPE_CHECKING:
     from intaglio.ir.node import Node, Op
     from intaglio.ops.memory import BufferRef
+    from intaglio.storage.journal import Pen
     from intaglio.storage.skeleton import Hole
 
 T = TypeVar("T", bound="TensorBase")
-NUMBERS: Final = {int: Skeleton(dtypes.int64), float: Skeleton(dtypes.float32)}  # weak: cast at the op that takes them
-LONG: Final = 4096  # pending entries from which each write looks whether the bound is reached
+new: Final = object.__new__
+remember: Final = scalars.append
+NUMBERS: Final[dict[type[object], Skeleton]] = {
+    int: Skeleton(dtypes.int64),
+    float: Skeleton(dtypes.float32),
+}  # weak: cast at the op that takes them
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
+EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
 LARGEST_HOLES: Final = 64
 
@@ -49,14 +56,17 @@ class TensorBase(ScalarHandle):
     `_offset` (its view is made when somebody asks). A scalar expression: `_skeleton` and `_holes`.
     """
 
-    # Class-level values stand for what a handle does not have: loops make many handles, and each assignment costs.
+    # Class-level values stand for what a handle does not have. Handles of scalars, which loops make by the thousand,
+    # have their own of what loops ask for: a class's attribute takes three times as long to find as an object's.
     _node: Node | None = None
     _storage: Storage | None = None
     _view: View | None = None
+    _pen: Pen | None = None
     _skeleton: Skeleton | None = None
     _holes: tuple[Hole, ...] | None = None
     _offset: int = 0
     _element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]] | None = None
+    _row: tuple[Skeleton, Storage, int, int, int] | None = None
     _device: str = "CPU"
     _grad_state: object = None
 
@@ -78,6 +88,13 @@ class TensorBase(ScalarHandle):
         made._view = view
         made._device = storage.device
         return made
+
+    def _reset(self, device: str) -> None:
+        """Hold nothing yet, on a device."""
+        self._node = self._storage = self._view = self._skeleton = self._holes = None
+        self._element = self._row = self._pen = self._grad_state = None
+        self._offset = 0
+        self._device = device
 
     # -- what it is
 
@@ -134,11 +151,14 @@ class TensorBase(ScalarHandle):
                 assert self._skeleton is not None
                 view = self._view = View(self._skeleton.dtype, (), (), self._offset)
             return storage, view
-        node = self._node if self._node is not None else self.to_node()
-        self._storage = storage = Storage(node.nbytes, self._device, base=node)
-        self._view = View.contiguous(node.dtype, node.shape)
-        self._node = None
-        return storage, self._view
+        with engine.lock:  # two threads must not give it two storages
+            if self._storage is not None:
+                return self._place()
+            node = self._node if self._node is not None else self.to_node()
+            view = self._view = View.contiguous(node.dtype, node.shape)
+            storage = self._storage = Storage(node.nbytes, self._device, base=node)
+            self._node = None
+        return storage, view
 
     def realize(self: T, *others: TensorBase) -> T:
         """Compute this tensor (and others) now, by one schedule; gives the tensor itself."""
@@ -148,97 +168,89 @@ class TensorBase(ScalarHandle):
     # -- elements in loops
 
     def _elements(self) -> tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]:
-        """(read skeleton, byte offset, strides, shape) for reads and writes of single elements."""
+        """(read skeleton, byte offset, strides, shape) for reads and writes of single elements.
+
+        Of a tensor of one axis `_row` has the same for the fast paths: skeleton, storage, offset, stride, extent.
+        """
         found = self._element
         if found is None:
             storage, view = self._place()
             crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
             shape = CROOKED if crooked else view.shape
             found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
+            if len(shape) == 1:
+                self._row = (found[0], storage, view.offset, view.strides[0], shape[0])
+                self._pen, self._grad_state = self._pen, self._grad_state  # the handle's own: see above
         return found
 
     def __getitem__(self: T, index: Any) -> T:
-        if index.__class__ is int:
-            element = self._element or self._elements()
-            skeleton, offset, strides, shape = element
-            storage = self._storage
-            if len(shape) == 1 and storage is not None and storage.plain:
-                n = shape[0]
-                i: int = index
-                if i < 0:
-                    i += n
-                if 0 <= i < n:
-                    return self._at(skeleton, offset + i * strides[0])
-                raise IndexRangeError(f"index: {index} is out of range for axis 0 of size {n}.")
+        if type(index) is int:
+            row = self._row
+            if row is None:
+                self._elements()
+                row = self._row
+            if row is not None:
+                skeleton, storage, offset, stride, n = row
+                i = index if index >= 0 else index + n
+                if 0 <= i < n and storage.plain:
+                    return one_element(self, skeleton, storage, offset + i * stride)
         elif index.__class__ is tuple and len(index) == 2:
             i, j = index
-            if i.__class__ is int and j.__class__ is int:
-                element = self._element or self._elements()
-                skeleton, offset, strides, shape = element
+            if type(i) is int and type(j) is int:
+                skeleton, offset, strides, shape = self._element or self._elements()
                 storage = self._storage
                 if len(shape) == 2 and storage is not None and storage.plain:
-                    if i < 0:
-                        i += shape[0]
-                    if j < 0:
-                        j += shape[1]
+                    i = i if i >= 0 else i + shape[0]
+                    j = j if j >= 0 else j + shape[1]
                     if 0 <= i < shape[0] and 0 <= j < shape[1]:
-                        return self._at(skeleton, offset + i * strides[0] + j * strides[1])
+                        return one_element(self, skeleton, storage, offset + i * strides[0] + j * strides[1])
         return self._get(index)
 
-    def _at(self: T, skeleton: Skeleton, offset: int) -> T:
-        """The handle of one element."""
-        made = self.__class__.__new__(self.__class__)
-        made._storage = skeleton.storage
-        made._skeleton = skeleton
-        made._offset = offset
-        made._device = self._device
-        return made
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        storage = self._storage
-        if storage is not None and index.__class__ is int:
-            kind = value.__class__
-            segment = storage.open
-            if segment is not None and segment.view is self._view and len(segment.view.shape) == 1:
-                i: int = index
-                n = segment.view.shape[0]
-                if i < 0:
-                    i += n
-                if 0 <= i < n and (
-                    (segment.floating and (kind is float or kind is int))
-                    or (kind is int and segment.lowest <= value <= segment.highest)
-                ):
-                    segment.numbers[i] = value
-                    return
-            element = self._element
-            if element is not None and kind is self.__class__ and storage.plain and self._grad_state is None:
-                holes = value._holes
-                own, offset, strides, shape = element
-                if holes is not None and len(shape) == 1 and not storage.read_only and strides[0]:
-                    i = index
-                    if i < 0:
-                        i += shape[0]
-                    if 0 <= i < shape[0]:
-                        storage.write_element(own.dtype, offset + i * strides[0], value._skeleton, holes)
-                        if len(storage.log) > LONG:
-                            relieve(storage)
-                        return
+    def __setitem__(self, index: object, value: object) -> None:
+        pen = self._pen
+        if pen is not None and type(index) is int:
+            # A number into an open segment, in as few bytecodes as will do. A pen that is out of use has no positions:
+            # that is asked last, with nothing called before the store, so that no other thread closes it in between.
+            i = index if index >= 0 else index + pen.length
+            if (
+                (type(value) is int and pen.lowest <= value <= pen.highest) or (type(value) is float and pen.floating)
+            ) and 0 <= i < pen.length:
+                pen.numbers[i] = value
+                return
+        row = self._row
+        if row is not None and type(index) is int and isinstance(value, TensorBase) and self._grad_state is None:
+            own, storage, start, stride, n = row
+            i = index if index >= 0 else index + n
+            skeleton = value._skeleton
+            holes = value._holes  # after the skeleton: a flush in another thread takes both away, the skeleton first
+            if (
+                0 <= i < n
+                and skeleton is not None
+                and holes is not None
+                and storage.plain
+                and not storage.read_only
+                and stride
+            ):
+                storage.write_element(own.dtype, start + i * stride, skeleton, holes)
+                if not storage.taped % EVERY:
+                    relieve(storage)
+                return
         self._write_slow(index, value)
 
     def _write_slow(self, index: Any, value: Any) -> None:
         """Everything but a number into an open segment."""
         kind = value.__class__
         number = kind is int or kind is float
-        scalar = value if isinstance(value, TensorBase) and _is_scalar(value) else None
-        if (number or scalar is not None) and self._grad_state is None:
+        skeleton: Skeleton | None = value._skeleton if isinstance(value, TensorBase) else None
+        if (number or skeleton is not None) and self._grad_state is None:
             element = self._element or self._elements()
             place = _position(index, element[3])
             if place is not None and self._storage is not None and self._storage.plain:
-                if scalar is not None:
-                    self._write_scalar(element, place, scalar)
-                else:
+                if skeleton is None:
                     self._write_number(place, value)  # pyright: ignore[reportArgumentType] -- a number, by its class
-                return
+                    return
+                if self._write_scalar(element, place, value, skeleton):
+                    return
         self._set(index, value)
 
     def _write_number(self, place: tuple[int, ...], value: float) -> None:
@@ -249,42 +261,44 @@ class TensorBase(ScalarHandle):
                 f"setitem: the number must fit the dtype; {value} does not fit {view.dtype.name}. "
                 "Cast the tensor first?"
             )
-        segment = storage.open
-        if segment is None or segment.view is not view:
-            limit = max(1, config.journal_bytes // NUMBER)
-            if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
-                flush([storage])
-            segment = storage.segment(view, limit)
         position = 0
         for i, n in zip(place, view.shape, strict=True):
             position = position * n + i
-        if not segment.floating and value.__class__ is float:
-            value = int(value) if not view.dtype.is_bool else value
-        segment.numbers[position] = value
+        if value.__class__ is float and not (view.dtype.is_float or view.dtype.is_bool):
+            value = int(value)
+        pen = storage.open
+        if pen is not None and pen.view is view:
+            pen.numbers[position] = value
+        else:
+            limit = max(1, config.journal_bytes // NUMBER)
+            if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
+                flush([storage])
+            pen = storage.segment(view, position, value, limit)
+        self._pen = pen
 
     def _write_scalar(
-        self, element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]], place: tuple[int, ...], value: TensorBase
-    ) -> None:
-        """A scalar expression into one element."""
+        self,
+        element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]],
+        place: tuple[int, ...],
+        value: TensorBase,
+        skeleton: Skeleton,
+    ) -> bool:
+        """A scalar expression into one element; False where it has become a node in the meantime."""
         own, offset, strides, _ = element
         for i, stride in zip(place, strides, strict=True):
             offset += i * stride
-        skeleton = value._skeleton
         storage = self._storage
-        assert skeleton is not None
         assert storage is not None
-        holes = value._holes
+        if value._storage is storage and value._offset == offset and skeleton.dtype is own.dtype:
+            return True  # what `t[k] += v` does last
+        holes = value._holes or current_holes(value)
         if holes is None:
-            source = value._storage
-            assert source is not None
-            if source is storage and value._offset == offset and skeleton.dtype is own.dtype:
-                return  # what `t[k] += v` does last
-            source.open = None
-            holes = (value._offset, source.sequence)
+            return False
         if storage.read_only or not storage.log:
             storage.check_writable(self._place()[1])
         storage.write_element(own.dtype, offset, skeleton, holes)
         relieve(storage)
+        return True
 
     def _get(self: T, index: object) -> T:
         """Indexing of every other kind."""
@@ -308,7 +322,6 @@ class _Bound:
 
 
 _bound: Final = _Bound()
-EVERY: Final = 512  # computed tensors between two looks at the bound
 
 
 def _taken(storage: Storage, view: View) -> Node:
@@ -326,7 +339,7 @@ def relieve(storage: Storage) -> None:
     Writes to memory that is shared with the outside are made before the statement returns.
     """
     bounds = settings_now()
-    entries = len(storage.log)
+    entries = len(storage.log) + storage.taped
     if storage.pinned or entries > bounds.journal_entries or entries * ENTRY > bounds.journal_bytes:
         flush([storage])
         return
@@ -381,107 +394,126 @@ def relieve_tensor(tensor: TensorBase) -> None:
         _bound.nodes = living()
 
 
+def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T:
+    """The handle of one element."""
+    made = new(type(like))
+    made._storage = storage
+    made._skeleton = skeleton
+    made._offset = offset
+    made._device = like._device
+    made._holes = made._grad_state = None
+    return made
+
+
 def _position(index: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The position of one element that integers name, or None where they name more or are out of range."""
     parts: tuple[Any, ...] = index if index.__class__ is tuple else (index,)
     if len(parts) != len(shape):
         return None
+    if len(parts) == 2:  # the usual table, without the loop's cost
+        (i, j), (rows, columns) = parts, shape
+        if type(i) is not int or type(j) is not int:
+            return None
+        i, j = i if i >= 0 else i + rows, j if j >= 0 else j + columns
+        return (i, j) if 0 <= i < rows and 0 <= j < columns else None
     found: list[int] = []
     for part, n in zip(parts, shape, strict=True):
-        if part.__class__ is not int:
+        if type(part) is not int:
             return None
-        i = part + n if part < 0 else part
+        i = part if part >= 0 else part + n
         if not 0 <= i < n:
             return None
         found.append(i)
     return tuple(found)
 
 
-def _is_scalar(tensor: TensorBase) -> bool:
-    """Whether a tensor is a scalar expression, or an element that may be read later."""
-    if tensor._skeleton is None:
-        return False
-    return tensor._holes is not None or tensor._storage is None or tensor._storage.plain
+class Way:
+    """A way to apply a binary op to scalars: which operand comes first, and whether integers become floats.
 
-
-def holes_of(tensor: TensorBase) -> tuple[Hole, ...] | None:
-    """The holes of a scalar expression, or of an element as of now; None for one that must be read now."""
-    if tensor._holes is not None:
-        return tensor._holes
-    storage = tensor._storage
-    assert storage is not None
-    if not storage.plain:
-        return None
-    storage.open = None
-    return tensor._offset, storage.sequence
-
-
-def scalar_binary(op: Op, x: T, other: object, *, swapped: bool = False, floats: bool = False) -> T | None:
-    """An op of a scalar expression with a number or another one, kept as skeleton and holes; None: take the long way.
-
-    Args:
-        floats: Whether integers are computed as the default float (true division).
+    `keys` are what a skeleton's extensions by a Python number of each class are found under.
     """
-    left = x._skeleton
-    assert left is not None
-    kind = other.__class__
-    if kind is int or kind is float:
-        weak = NUMBERS[kind]
-        key: tuple[object, ...] = (op, kind, swapped)
-        found = left.children.get(key)
-        if found is None:
-            dtype = promote_weak(left.dtype, kind)
-            if floats and not dtype.is_float:
-                dtype = dtypes.default_float
-            if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
-                return None
-            source = _cast(left, dtype)
-            typed = weak if weak.dtype is dtype else Skeleton(dtype)
-            found = source.extend((op, kind, swapped), op, dtype, typed, swapped)
-            left.children[key] = found
-        if not found.dtype.is_float and not found.dtype.fits(other):  # pyright: ignore[reportArgumentType]
+
+    __slots__ = ("floats", "keys", "op", "swapped")
+
+    def __init__(self, op: Op, *, swapped: bool = False, floats: bool = False) -> None:
+        self.op: Final = op
+        self.swapped: Final = swapped
+        self.floats: Final = floats
+        self.keys: Final[dict[type[object], object]] = {int: object(), float: object()}
+
+
+def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
+    """A scalar with a number or another scalar, kept as skeleton and holes; None: take the long way.
+
+    `left` is the skeleton of x, read before its holes: a flush in another thread takes both away, the skeleton first.
+    """
+    key = way.keys.get(type(other))
+    if key is not None:
+        number: int | float = other  # pyright: ignore[reportAssignmentType] -- by its class
+        found = left.children.get(key) or _with_number(way, key, left, number.__class__)
+        if found is None or not (found.floating or found.dtype.fits(number)):
             return None
-        own = holes_of(x)
-        if own is None:
+        holes = x._holes or current_holes(x)
+        if holes is None:
             return None
-        holes: tuple[Hole, ...] = (other, *own) if swapped else (*own, other)  # pyright: ignore[reportAssignmentType]
-    elif isinstance(other, TensorBase) and other._skeleton is not None and other._grad_state is None:
-        right = other._skeleton
+        holes = (number, *holes) if way.swapped else (*holes, number)
+    elif isinstance(other, TensorBase) and (right := other._skeleton) is not None and other._grad_state is None:
         if other._device != x._device:
             return None
-        key = (op, right)
-        found = left.children.get(key)
-        if found is None:
-            dtype = promote(left.dtype, right.dtype)
-            if floats and not dtype.is_float:
-                dtype = dtypes.default_float
-            if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
-                return None
-            source = _cast(left, dtype)
-            found = source.extend(key, op, dtype, _cast(right, dtype), False)
-            left.children[key] = found
-        first, second = holes_of(x), holes_of(other)
-        if first is None or second is None:
+        key = (way, right)
+        found = left.children.get(key) or _with_scalar(way, key, left, right)
+        holes, others = x._holes or current_holes(x), other._holes or current_holes(other)
+        if found is None or holes is None or others is None:
             return None
-        holes = first + second
-        if len(holes) > LARGEST_HOLES:
-            return None
+        holes += others
     else:
         return None
-    return scalar(x, found, holes)
-
-
-def scalar(like: T, skeleton: Skeleton, holes: tuple[Hole, ...]) -> T:
-    """The handle of a scalar expression, registered for flushes."""
-    made = like.__class__.__new__(like.__class__)
-    made._skeleton = skeleton
+    if len(holes) > LARGEST_HOLES:
+        return None
+    made = new(type(x))
+    made._skeleton = found
     made._holes = holes
-    made._device = like._device
-    scalars.append(weakref.ref(made))
+    made._device = x._device
+    made._storage = made._grad_state = None
+    remember(weakref.ref(made))
     if len(scalars) > SWEEP:
-        alive = [r for r in scalars if r() is not None]
-        scalars[:] = alive
+        scalars[:] = [reference for reference in scalars if reference() is not None]
     return made
+
+
+def current_holes(element: TensorBase) -> tuple[Hole, ...] | None:
+    """The holes of an element as of now; None where it is none, or must be read now."""
+    storage = element._storage
+    if storage is None or not storage.plain:
+        return None
+    if storage.open is not None:
+        storage.close()
+    return element._offset, storage.sequence
+
+
+def _with_number(way: Way, key: object, left: Skeleton, kind: type[object]) -> Skeleton | None:
+    """A skeleton extended by a number, remembered under a key; None where it is not computed by scalars."""
+    dtype = _meet(way, promote_weak(left.dtype, kind))
+    if dtype is None:
+        return None
+    weak = NUMBERS[kind]
+    typed = weak if weak.dtype is dtype else Skeleton(dtype)
+    return left.remember(key, _cast(left, dtype).extend(key, way.op, dtype, typed, way.swapped))
+
+
+def _with_scalar(way: Way, key: object, left: Skeleton, right: Skeleton) -> Skeleton | None:
+    """A skeleton extended by another, remembered under a key; None where it is not computed by scalars."""
+    dtype = _meet(way, promote(left.dtype, right.dtype))
+    if dtype is None:
+        return None
+    return left.remember(key, _cast(left, dtype).extend(key, way.op, dtype, _cast(right, dtype), False))
+
+
+def _meet(way: Way, dtype: DType) -> DType | None:
+    """The dtype that an op computes in, or None where it is not for scalars."""
+    if way.floats and not dtype.is_float:
+        dtype = dtypes.default_float
+    return None if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2) else dtype
 
 
 def _cast(skeleton: Skeleton, dtype: DType) -> Skeleton:
@@ -503,19 +535,20 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     storages: list[Storage] = []
     computed: list[TensorBase] = []
     nodes: list[Node] = []
-    for tensor in tensors:
-        if tensor._storage is not None:
-            storages.append(tensor._storage)
-            continue
-        node = tensor._node if tensor._node is not None else tensor.to_node()
-        place = node.place
-        if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
-            continue
-        check_computable(tensor)
-        computed.append(tensor)
-        nodes.append(node)
-    for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
-        _settle(tensor, node, ref)
+    with engine.lock:  # until computed ones have their storages: another thread may ask for the same
+        for tensor in tensors:
+            if tensor._storage is not None:
+                storages.append(tensor._storage)
+                continue
+            node = tensor._node if tensor._node is not None else tensor.to_node()
+            place = node.place
+            if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
+                continue
+            check_computable(tensor)
+            computed.append(tensor)
+            nodes.append(node)
+        for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
+            _settle(tensor, node, ref)
 
 
 def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
@@ -548,7 +581,9 @@ def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
         storage.origin = weakref.ref(node)
     if tensor._grad_state is True:
         track(storage, node.dtype, base=node)
-    tensor._storage, tensor._view, tensor._node = storage, view, None
+    tensor._view = view  # before the storage, which other threads look at first
+    tensor._storage = storage
+    tensor._node = None
 
 
 def uop_of(tensor: TensorBase) -> Node:

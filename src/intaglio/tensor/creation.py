@@ -75,10 +75,8 @@ def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None
 
 def adopt_node(self: TensorBase, node: Node, device: str) -> None:
     """Make a new handle hold a computed value."""
+    self._reset(device)
     self._node = node
-    self._storage = self._view = self._skeleton = self._holes = self._element = self._grad_state = None
-    self._offset = 0
-    self._device = device
 
 
 def adopt_array(self: TensorBase, array: np.ndarray[Any, Any], dtype: DType, device: str) -> None:
@@ -90,10 +88,8 @@ def adopt_array(self: TensorBase, array: np.ndarray[Any, Any], dtype: DType, dev
 
 def adopt_storage(self: TensorBase, storage: Storage, view: View) -> None:
     """Make a new handle hold a view of a storage."""
+    self._reset(storage.device)
     self._storage, self._view = storage, view
-    self._node = self._skeleton = self._holes = self._element = self._grad_state = None
-    self._offset = 0
-    self._device = storage.device
 
 
 def _from_lists(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:

@@ -13,7 +13,7 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.base import TensorBase, holes_of, scalar, scalar_binary
+from intaglio.tensor.base import TensorBase, Way, scalar_binary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Operand = Any  # a tensor, a Python number, a NumPy array or a nested list
 FLOAT: Final = dtypes.default_float
+POWER: Final = Way(ops.POW, floats=True)
+POWER_OF_OTHER: Final = Way(ops.POW, floats=True, swapped=True)
+FROM_OTHER: Final = Way(ops.SUB, swapped=True)
 STORED_ONLY: Final = (dtypes.float8_e4m3, dtypes.float8_e5m2)
 # ops that a kind of dtype has no meaning for, and what to do instead
 UNFIT: Final[dict[str, tuple[type[Op], ...]]] = {
@@ -127,18 +130,20 @@ def number(name: str, dtype: DType, value: int | float | bool) -> Node:
     return const(dtype, value)
 
 
-def binary(name: str, op: Op, x: Tensor, y: Operand, *, swapped: bool = False, floats: bool = False) -> Tensor:
+def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     """A binary op with broadcasting and promotion."""
-    if x._skeleton is not None and x._grad_state is None:
-        quick = scalar_binary(op, x, y, swapped=swapped, floats=floats)
+    skeleton = x._skeleton
+    if skeleton is not None and x._grad_state is None:
+        quick = scalar_binary(way, x, skeleton, y)
         if quick is not None:
             return quick
+    op, swapped = way.op, way.swapped
     left = x._value()
     right = operand(name, x, y)
     if isinstance(op, ops.Comparison) and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
         answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
         return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
-    a, b = join(name, left, right, floats=floats)
+    a, b = join(name, left, right, floats=way.floats)
     if isinstance(op, UNFIT[a.dtype.kind]):
         raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
     if a.shape != b.shape:
@@ -162,24 +167,19 @@ def _binary_method(
     name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False, named: bool = False
 ) -> Callable[[Tensor, Operand], Tensor]:
     """A method for a binary op. `named`: it is no operator, so that a strange operand is an error at once."""
-    keys = {int: (op, int, swapped), float: (op, float, swapped)}
+    way = Way(op, swapped=swapped, floats=floats)
 
     def method(self: Tensor, other: Operand) -> Tensor:
         skeleton = self._skeleton
         if skeleton is not None and self._grad_state is None:  # a scalar in a loop: no node is made
-            key = keys.get(other.__class__)
-            found = skeleton.children.get(key) if key is not None else None
-            if found is not None and found.dtype.is_float:
-                holes = self._holes
-                if holes is None:
-                    holes = holes_of(self)
-                if holes is not None:
-                    return scalar(self, found, (other, *holes) if swapped else (*holes, other))
+            quick = scalar_binary(way, self, skeleton, other)
+            if quick is not None:
+                return quick
         if not _is_operand(other):
             if named:
                 raise DTypeError(f"{name}: the operand must be a tensor, array or number; got {type(other).__name__}.")
             return NotImplemented
-        return binary(name, op, self, other, swapped=swapped, floats=floats)
+        return binary(name, way, self, other)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = text
@@ -324,7 +324,7 @@ def pow_(self: Tensor, other: Operand) -> Tensor:
         return _whole_power(self, int(other))
     if not self.dtype.is_float and (isinstance(other, TensorBase) and not other.dtype.is_float):
         return _integer_power(self, other)  # pyright: ignore[reportArgumentType]
-    return binary("pow", ops.POW, self, other, floats=True)
+    return binary("pow", POWER, self, other)
 
 
 def rpow(self: Tensor, other: Operand) -> Tensor:
@@ -332,7 +332,7 @@ def rpow(self: Tensor, other: Operand) -> Tensor:
     if is_number(other) and isinstance(other, int) and not self.dtype.is_float:
         base = self._make(to_shape(number("pow", self.dtype, other), self.shape), self)
         return _integer_power(base, self)
-    return binary("pow", ops.POW, self, other, swapped=True, floats=True)
+    return binary("pow", POWER_OF_OTHER, self, other)
 
 
 def _whole_power(x: Tensor, n: int) -> Tensor:
@@ -415,4 +415,4 @@ def clip(self: Tensor, low: Operand = None, high: Operand = None) -> Tensor:
 
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
     """self + weight * (end - self)."""
-    return add(self, mul(binary("sub", ops.SUB, self, end, swapped=True), weight))
+    return add(self, mul(binary("sub", FROM_OTHER, self, end), weight))

@@ -11,7 +11,8 @@ from intaglio.core.errors import GradError, ShapeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
-from intaglio.storage.history import Record, history_of, leaf_gradients, track
+from intaglio.storage.backward import leaf_gradients
+from intaglio.storage.history import Record, history_of, track
 from intaglio.tensor.base import TensorBase
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ def check_write(storage: Storage) -> None:
 
 
 def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...], sources: Sequence[Any]) -> None:
-    """Note a write in the storage's history, if it has one or the value brings one."""
+    """Note a write in the storage's history, if it has one or the value brings one (a write of nothing is none)."""
+    if node.size == 0 or view.size == 0:
+        return
     history = history_of(storage)
     tracked = _enabled.get() and node.dtype.is_float and any(is_tracked(s) for s in sources)
     if history is None:
@@ -104,7 +107,6 @@ def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...],
             else None
         )
         history = track(storage, node.dtype, base=base)
-        history.since = -1
     if history.leaf:
         return
     history.records.append(Record(storage.sequence, view, node if tracked else None, indices))

@@ -250,7 +250,7 @@ def test_covering_is_never_claimed_wrongly(one: View, other: View) -> None:
 def test_a_view_covers_itself_and_its_boxes(view: View, data: st.DataObject) -> None:
     assert view.same_region(view.flip(tuple(range(view.rank))))
     bounds = tuple(sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n)))) for n in view.shape)
-    assert View.contiguous(dtypes.uint8, (4000,), -1000).covers(view.shrink(tuple((a, b) for a, b in bounds)))
+    assert View.contiguous(dtypes.uint8, (40_000,), -1000).covers(view.shrink(tuple((a, b) for a, b in bounds)))
 
 
 def test_rows_cover_a_part_of_a_row_but_not_what_lies_between() -> None:

@@ -1,0 +1,407 @@
+"""The past of a value: the writes that it depends on, as few steps: whole-array writes, rolled loops, single ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from intaglio.core.errors import GradError
+from intaglio.engine import realize as engine
+from intaglio.ir.node import substitute, toposort
+from intaglio.ops.elementwise import Detach
+from intaglio.ops.memory import Read
+from intaglio.storage import reroll
+from intaglio.storage.batch import supports
+from intaglio.storage.build import whole_write
+from intaglio.storage.flush import view_of
+from intaglio.storage.history import Record, history_of
+from intaglio.storage.readers import outdated, renew, stale
+from intaglio.storage.reverse import pullback
+from intaglio.storage.skeleton import LARGEST, of_node
+from intaglio.storage.storage import Storage
+from intaglio.storage.writes import Gathering, Item, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from intaglio.ir.node import Node
+    from intaglio.storage.readers import Numbered
+    from intaglio.storage.reverse import Pullback
+    from intaglio.storage.skeleton import Hole, Pattern
+    from intaglio.storage.writes import Run, Writes
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """Writes of one or more storages that are pulled back together, as a loop."""
+
+    group: reroll.Sequential
+    pullbacks: dict[Kind, Pullback]
+    before: dict[Storage, int] = field(default_factory=dict)  # the versions of what it writes and reads when it starts
+
+
+Step: TypeAlias = Record | Loop
+
+
+@dataclass(slots=True)
+class Versions:
+    """The steps that make a storage what it is, in order, and the numbers of the first write of each."""
+
+    steps: list[Step] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+
+
+class Past:
+    """The steps of each storage that a value depends on, no further than it does.
+
+    Version k of a storage is what it is after k of its steps.
+    """
+
+    def __init__(self, root: Node) -> None:
+        """Collect the writes, then roll them.
+
+        Attributes:
+            items: The writes that can be rolled, by number.
+        """
+        self.items: Final[dict[int, Item]] = {}
+        self._versions: Final[dict[Storage, Versions]] = {}
+        self._stamps: Final[dict[Storage, int]] = {}
+        self._work: Final[list[Storage]] = []
+        self._seen: Final[set[Node]] = set()
+        self._reads: Final[dict[Storage, list[Node]]] = {}  # those that are not a rolled write's own
+        self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
+        self._found: Final[list[tuple[Storage, Record, Item | None]]] = []
+        self._records: Final[dict[int, Record]] = {}  # by number
+        self._reached: Final[dict[Node, int]] = {}
+        self._collect(root)
+        self._roll()
+
+    def step(self, storage: Storage, version: int) -> Step:
+        """The step that makes a version."""
+        return self._versions[storage].steps[version - 1]
+
+    def version(self, storage: Storage, stamp: int) -> int:
+        """The version that a read as of a stamp sees: no step that overwrites what it reads is begun and unfinished."""
+        found = self._versions.get(storage)
+        return bisect_right(found.starts, stamp) if found is not None else 0
+
+    # -- which writes
+
+    def _collect(self, root: Node) -> None:
+        """Find the writes that a value depends on."""
+        self._follow(root)
+        taken: dict[Storage, int] = {}
+        while self._work:
+            storage = self._work.pop()
+            history = history_of(storage)
+            assert history is not None
+            stamp, place = self._stamps[storage], taken.get(storage, 0)
+            while place < len(history.records) and history.records[place].sequence <= stamp:
+                before = history.records[place - 1].sequence if place else None
+                self._take(storage, history.records[place], before)
+                place += 1
+            taken[storage] = place
+        self._found.sort(key=lambda found: found[1].sequence)
+
+    def _need(self, storage: object, stamp: int) -> None:
+        """Need a storage as of a stamp, if it has a history."""
+        history = history_of(storage) if isinstance(storage, Storage) else None
+        if history is None:
+            return
+        assert isinstance(storage, Storage)
+        known = self._stamps.get(storage)
+        if known is None and history.base is not None:
+            self._follow(history.base)
+        if known is None or known < stamp:
+            self._stamps[storage] = stamp
+            self._work.append(storage)
+
+    def _follow(self, root: Node) -> None:
+        """Need all that a value reads."""
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node in self._seen:
+                continue
+            self._seen.add(node)
+            match node.op:
+                case Read(storage=Storage() as storage, stamp=stamp):
+                    self._reads.setdefault(storage, []).append(node)
+                    self._need(storage, stamp)
+                case Detach():
+                    pass
+                case _:
+                    stack.extend(node.src)
+
+    def _take(self, storage: Storage, record: Record, before: int | None) -> None:
+        """Need all that a write reads; `before` is the number of the write before it."""
+        item = self._item(storage, record, before)
+        self._found.append((storage, record, item))
+        if item is None:
+            if record.value is not None:
+                self._follow(record.value)
+            return
+        self.items[item.sequence] = item
+        self._records[item.sequence] = record
+        for step, hole in item.kind.reads:
+            self._need(step.storage, int(item.holes[hole + 1]))
+
+    def _item(self, storage: Storage, record: Record, before: int | None) -> Item | None:
+        """A write in the form in which it can be rolled, or None."""
+        history = history_of(storage)
+        view = record.view
+        if history is None or record.value is None or record.indices or view.dtype is not history.dtype:
+            return None
+        found = _rollable(record.value)
+        plain = record.value
+        while (
+            found is not None and before is not None and any(_is_temporary(step.storage) for step, _ in found[0].reads)
+        ):
+            inner = _without_temporaries(plain, before)
+            deeper = _rollable(inner) if inner is not plain else None
+            if deeper is None:
+                break
+            plain, found = inner, deeper
+        if found is None:
+            return None
+        pattern, holes = found
+        key = (storage, view.shape, view.strides, pattern)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = Kind(storage, view.dtype, view.shape, view.strides, pattern, tuple(pattern.reads))
+            self._kinds[key] = kind
+        return Item(record.sequence, kind, view.offset, holes)
+
+    # -- as steps
+
+    def _roll(self) -> None:
+        """All writes as steps, those that can be rolled together; none on both sides of a read that matters."""
+        moments = self._moments()
+        items: list[Item] = []
+        last: dict[Storage, int] = {}
+        prior: dict[Storage, int] = {}
+
+        def emit() -> None:
+            for group in reroll.roll(Gathering(items).take(), prior):
+                self._group(group)
+            items.clear()
+            prior.update(last)
+            last.clear()
+
+        for storage, record, item in self._found:
+            if item is not None and items and any(self._begins(s, items[0].sequence, last) for s in _touched(item)):
+                emit()  # what version 0 of a storage is made from is no part of a loop that starts from that
+            seen, before = moments.get(storage), last.get(storage)
+            if seen and before is not None:
+                place = bisect_left(seen, before)
+                if place < len(seen) and seen[place] < record.sequence:
+                    emit()
+            if item is None:
+                emit()
+                self._add(storage, record, record.sequence)
+                prior[storage] = record.sequence
+            else:
+                items.append(item)
+                last[storage] = record.sequence
+        emit()
+
+    def _begins(self, storage: object, first: int, written: Container[object]) -> bool:
+        """Whether version 0 of a storage is used first, and depends on a write of this number or a later one."""
+        history = history_of(storage) if isinstance(storage, Storage) else None
+        if history is None or history.base is None or storage in self._versions or storage in written:
+            return False
+        return self._reach(history.base) >= first
+
+    def _reach(self, root: Node) -> int:
+        """The number of the last write that a value depends on without a version of any storage in between."""
+        found = self._reached
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            newest, below = _beneath(node)
+            missing = [source for source in below if source not in found]
+            stack.extend(missing)
+            if not missing:
+                found[stack.pop()] = max([newest, *(found[source] for source in below)])
+        return found[root]
+
+    def _moments(self) -> dict[Storage, list[int]]:
+        """The moments of each storage that some read needs to be the end of a step.
+
+        They are those of reads whose bytes are overwritten before they are used (or at all, if what uses them is no
+        rolled write), and of reads in versions 0.
+        """
+        all_writes: list[Numbered] = [(s, record.sequence, item or record.view) for s, record, item in self._found]
+        found = renew(all_writes, outdated(all_writes))
+        for read in self._founding():
+            found.setdefault(read.storage, set()).add(read.stamp)  # pyright: ignore[reportArgumentType] -- of storages
+        for storage, reads in self._reads.items():
+            history = history_of(storage)
+            if history is not None and history.records:
+                writes = [(r.sequence, r.view) for r in history.records if r.sequence <= self._stamps[storage]]
+                again = stale(storage.nbytes, writes, reads)
+                found.setdefault(storage, set()).update(node.op.stamp for node in again if isinstance(node.op, Read))
+        return {storage: sorted(stamps) for storage, stamps in found.items()}
+
+    def _founding(self) -> list[Read]:
+        """The reads in version 0 of what rolled writes read (and in version 0 of what those read)."""
+        found: list[Read] = []
+        known: set[object] = set()
+        seen: set[Node] = set()
+        work: list[object] = [step.storage for kind in self._kinds.values() for step, _ in kind.reads]
+        while work:
+            storage = work.pop()
+            history = history_of(storage) if isinstance(storage, Storage) and storage not in known else None
+            known.add(storage)
+            stack = [history.base] if history is not None and history.base is not None else []
+            while stack:
+                node = stack.pop()
+                if node in seen:
+                    continue
+                seen.add(node)
+                match node.op:
+                    case Read(storage=Storage() as source) as read:
+                        found.append(read)
+                        work.append(source)
+                    case _:
+                        stack.extend(node.src)
+        return found
+
+    def _add(self, storage: Storage, step: Step, start: int) -> None:
+        """Append a step of a storage; if it is a loop, note which version it starts from."""
+        found = self._versions.setdefault(storage, Versions())
+        if isinstance(step, Loop):
+            step.before[storage] = len(found.steps)
+        found.steps.append(step)
+        found.starts.append(start)
+
+    def _group(self, group: reroll.Group) -> None:
+        """One group as steps."""
+        match group:
+            case reroll.Single(item=item):
+                self._add(item.storage, self._records[item.sequence], item.sequence)
+            case reroll.Parallel(runs=runs, writes=writes) if all(_is_unchanged(run) for run in runs):
+                starts = _starts(writes)
+                for run in runs:
+                    storage = run.kind.storage
+                    self._add(storage, _batched(run), starts[storage])
+            case reroll.Parallel(writes=writes):
+                for rolled in reroll.sequential(writes):
+                    self._group(rolled)
+            case reroll.Sequential(writes=writes):
+                loop = self._loop(group)
+                if loop is None:
+                    for item in writes.items():
+                        self._group(reroll.Single(item, "its gradient is no loop"))
+                    return
+                for storage, start in _starts(writes).items():
+                    self._add(storage, loop, start)
+
+    def _loop(self, group: reroll.Sequential) -> Loop | None:
+        """A loop, if its gradient is one: each read sees the writes before it, and one version of what none writes."""
+        if not reroll.is_current(group.writes):
+            return None
+        pullbacks: dict[Kind, Pullback] = {}
+        for kind in {run.kind: None for run in group.runs}:
+            try:
+                found = pullback(kind)
+            except GradError:  # raised by the write itself, if a cotangent comes to it
+                return None
+            if found is None:
+                return None
+            pullbacks[kind] = found
+        loop = Loop(group, pullbacks)
+        written = group.writes.ends
+        for run in group.runs:
+            for share in pullbacks[run.kind].shares:
+                if share.storage in written:
+                    continue
+                seen = {self.version(share.storage, stamp) for stamp in set(run.whole(share.hole + 1).tolist())}
+                seen.add(loop.before.get(share.storage, min(seen)))
+                if len(seen) > 1:
+                    return None
+                loop.before[share.storage] = seen.pop()
+        return loop
+
+
+def _rollable(value: Node) -> tuple[Pattern, tuple[Hole, ...]] | None:
+    """The pattern and holes of a value, if it can be a part of a loop."""
+    found = of_node(value, again=True)
+    return found if found is not None and supports(found[0]) else None
+
+
+def _touched(item: Item) -> list[object]:
+    """The storages that a write writes and reads."""
+    return [item.storage, *(step.storage for step, _ in item.kind.reads)]
+
+
+def _beneath(node: Node) -> tuple[int, tuple[Node, ...]]:
+    """The number of the newest write that a value reads (0 if none), and the values that it is made from."""
+    match node.op:
+        case Read(storage=Storage() as storage, stamp=stamp):
+            history = history_of(storage)
+            if history is None:
+                return 0, ()
+            place = bisect_right(history.records, stamp, key=lambda record: record.sequence)
+            newest = history.records[place - 1].sequence if place else 0
+            return newest, (history.base,) if history.base is not None else ()
+        case Detach():
+            return 0, ()
+        case _:
+            return 0, node.src
+
+
+def _is_temporary(storage: object) -> bool:
+    """Whether a storage is a tracked value that was never written."""
+    history = history_of(storage) if isinstance(storage, Storage) else None
+    return history is not None and history.base is not None and not (history.leaf or history.records)
+
+
+def _without_temporaries(value: Node, before: int) -> Node:
+    """A value with reads of temporaries as what these are, if they were made after a write: for this turn of a loop."""
+    found: dict[Node, Node] = {}
+    for node in toposort((value,)):
+        match node.op:
+            case Read(storage=Storage() as storage, view=view) if _is_temporary(storage):
+                history = history_of(storage)
+                assert history is not None
+                assert history.base is not None
+                if history.began > before and _is_small(history.base):
+                    found[node] = view_of(view, history.base)
+            case _:
+                pass
+    return substitute((value,), found)[0] if found else value
+
+
+def _is_small(value: Node) -> bool:
+    """Whether a value may be a part of a loop's body, by its size."""
+    stack, seen = [value], {value}
+    while stack and len(seen) <= LARGEST:
+        fresh = [source for source in stack.pop().src if source not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return len(seen) <= LARGEST
+
+
+def _starts(writes: Writes) -> dict[Storage, int]:
+    """The number of the first write of each storage."""
+    return {run.kind.storage: int(run.sequences[0]) for run in reversed(writes.runs)}
+
+
+def _is_unchanged(run: Run) -> bool:
+    """Whether everything that a run reads is still as it was read."""
+    return all(
+        isinstance(step.storage, Storage)
+        and step.storage is not run.kind.storage
+        and bool((run.whole(hole + 1) == step.storage.sequence).all())
+        for step, hole in run.kind.reads
+    )
+
+
+def _batched(run: Run) -> Record:
+    """A run of writes as one."""
+    storage = run.kind.storage
+    ref = storage.ref if storage.ref is not None else engine.new_ref(storage.nbytes, storage.device)
+    write = whole_write(run, lambda source, view: source.read(view), ref)
+    return Record(0, write.view, write.value, write.indices)

@@ -515,3 +515,15 @@ def test_what_a_loop_wrote_begins_a_tensor_that_is_written_next() -> None:
     (t.sum() + square.sum()).backward()
     assert w.grad is not None
     assert w.grad.tolist() == [0.0, 1.0 - 4.0, 2.0 + 48.0]
+
+
+def test_requires_grad_may_be_set_as_an_attribute() -> None:
+    x = Tensor([2.0, 3.0])
+    x.requires_grad = True
+    (x * x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [4.0, 6.0]
+    x.requires_grad = False
+    assert not (x * 2).requires_grad
+    with pytest.raises(GradError, match="only floats have gradients"):
+        Tensor([1]).requires_grad = True

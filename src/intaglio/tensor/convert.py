@@ -130,6 +130,18 @@ def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) ->
     return array if dtype is None or copy is False else array.astype(dtype)
 
 
+def equal(self: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape and equal elements. Computes them if need be."""
+    return self.shape == other.shape and bool((self == other).all())
+
+
+def allclose(
+    self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close, as `isclose` says. Computes the tensors if need be."""
+    return bool(self.isclose(other, rtol, atol, equal_nan).all())
+
+
 def bool_(self: Tensor) -> bool:
     """The truth of a tensor of one element.
 
@@ -195,8 +207,8 @@ def cast(self: Tensor, dtype: DType | str) -> Tensor:
     return self._make(cast_op(self._value(), target), self)
 
 
-def to(self: Tensor, device: str | None) -> Tensor:
-    """The values on another device (the tensor itself where it is there).
+def to(self: Tensor, device: str | DType | None) -> Tensor:
+    """The values on another device, or as another dtype (the tensor itself where it is or has that).
 
     Args:
         device: `DISK:<path>` writes the values to a file now, which then has no other bytes; the tensor given is that
@@ -211,6 +223,8 @@ def to(self: Tensor, device: str | None) -> Tensor:
     """
     if device is None:
         return self
+    if isinstance(device, DType):
+        return cast(self, device)
     name = canonical(device)
     path = files.path_of("to", device) if name == "DISK" and device.upper() != self._device else None
     if path is not None:

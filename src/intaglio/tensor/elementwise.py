@@ -266,6 +266,21 @@ def logical_not(self: Tensor) -> Tensor:
     return self._make(ops.not_(ops.cast(self._value(), dtypes.bool)), self)
 
 
+def logical_and(self: Tensor, other: Operand) -> Tensor:
+    """Where both are other than 0."""
+    return bitwise_and(ne(self, 0), other != 0)
+
+
+def logical_or(self: Tensor, other: Operand) -> Tensor:
+    """Where one of both is other than 0."""
+    return bitwise_or(ne(self, 0), other != 0)
+
+
+def logical_xor(self: Tensor, other: Operand) -> Tensor:
+    """Where exactly one of both is other than 0."""
+    return bitwise_xor(ne(self, 0), other != 0)
+
+
 def sign(self: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element; NaN stays."""
     return self._make(ops.sign(self._value()), self)
@@ -304,6 +319,26 @@ def isinf(self: Tensor) -> Tensor:
 def isfinite(self: Tensor) -> Tensor:
     """Where an element is a finite number."""
     return lt(abs_(self), math.inf) if self.dtype.is_float else eq(self, self)
+
+
+def isclose(
+    self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Where the difference is at most atol + rtol * abs(other); infinities are close to themselves only."""
+    target: Tensor = other if isinstance(other, TensorBase) else self.full_like(other)
+    near = le(abs_(sub(self, target)), add(mul(abs_(target), rtol), atol))
+    close = bitwise_or(eq(self, target), bitwise_and(near, isfinite(target)))
+    return bitwise_or(close, bitwise_and(isnan(self), isnan(target))) if equal_nan else close
+
+
+def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """Numbers in place of NaN and the infinities: the largest and smallest of the dtype, if none are given."""
+    if not self.dtype.is_float:
+        return self
+    high = self.dtype.largest if posinf is None else posinf
+    low = -self.dtype.largest if neginf is None else neginf
+    bounded = where(eq(self, math.inf), high, where(eq(self, -math.inf), low, self))
+    return where(isnan(self), nan, bounded)
 
 
 def pow_(self: Tensor, other: Operand) -> Tensor:

@@ -113,6 +113,36 @@ def dot(self: Tensor, other: Any) -> Tensor:
     return matmul(self, other)
 
 
+def mm(self: Tensor, other: Tensor) -> Tensor:
+    """The product of two matrices.
+
+    Raises: ShapeError unless both have two axes.
+    """
+    return _of_rank("mm", 2, self, other)
+
+
+def bmm(self: Tensor, other: Tensor) -> Tensor:
+    """The products of two batches of matrices.
+
+    Raises: ShapeError unless both have three axes.
+    """
+    return _of_rank("bmm", 3, self, other)
+
+
+def _of_rank(name: str, rank: int, self: Tensor, other: Tensor) -> Tensor:
+    """A product of two tensors of a given rank."""
+    if self.ndim != rank or other.ndim != rank:
+        raise ShapeError(
+            f"{name}: both operands must have {rank} axes; they are {self.shape} and {other.shape}. Use matmul?"
+        )
+    return matmul(self, other)
+
+
+def outer(self: Tensor, other: Tensor) -> Tensor:
+    """The products of each element of a vector with each of another: (n,), (m,) -> (n, m)."""
+    return self.reshape(-1, 1) * other.reshape(1, -1)
+
+
 def linear(self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """self @ weight.T + bias, with the weight of shape (out, in), as PyTorch's."""
     out = matmul(self, weight.transpose(-1, -2))

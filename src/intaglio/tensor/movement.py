@@ -110,6 +110,32 @@ def transpose(self: Tensor, dim0: int = 1, dim1: int = 0) -> Tensor:
     return permute(self, order)
 
 
+def t(self: Tensor) -> Tensor:
+    """A view of a matrix with its axes exchanged (of a vector, itself).
+
+    Raises: ShapeError if there are more than two axes.
+    """
+    if self.ndim > 2:
+        raise ShapeError(f"t: the tensor must have at most two axes; the shape is {self.shape}. Use transpose or mT?")
+    return transpose(self) if self.ndim == 2 else self
+
+
+def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of all positions of an axis."""
+    a = axis_of("unbind", dim, self.ndim)
+    return tuple(self[(slice(None),) * a + (i,)] for i in range(self.shape[a]))
+
+
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """A reshape to another tensor's shape."""
+    return reshape(self, other.shape)
+
+
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """An expand to another tensor's shape."""
+    return expand(self, other.shape)
+
+
 def flip(self: Tensor, *axes: object) -> Tensor:
     """A view with some axes in reverse (all if none is named)."""
     chosen = axes_of("flip", flat_ints(axes) if axes else None, self.ndim)

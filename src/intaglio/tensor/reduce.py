@@ -273,3 +273,13 @@ def norm(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     if not self.dtype.is_float:
         raise DTypeError(f"norm: the tensor must be of floats; it is {self.dtype.name}. Cast it first?")
     return sum_(self * self, axis, keepdim=keepdim).sqrt()
+
+
+def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:
+    """How many elements along axes are other than 0: int64."""
+    return sum_(self != 0, axis)
+
+
+def trace(self: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal."""
+    return sum_(self.diagonal())

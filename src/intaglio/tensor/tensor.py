@@ -135,6 +135,10 @@ class Tensor(TensorBase):
         """Whether gradients flow through it."""
         return gradients.is_tracked(self)
 
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        gradients.requires_grad_(self, wanted)
+
     @property
     def grad(self) -> Tensor | None:
         """The gradient that backward sweeps have added up, or None."""
@@ -152,6 +156,26 @@ class Tensor(TensorBase):
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floats."""
+        return self.dtype.is_float
+
+    def element_size(self) -> int:
+        """The bytes of one element."""
+        return self.dtype.itemsize
+
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie in row-major order without gaps."""
+        return self._storage is None or self._place()[1].is_contiguous
+
+    def cpu(self) -> Tensor:
+        """The values on the CPU."""
+        return self.to("CPU")
 
     def numel(self) -> int:
         """The number of elements."""
@@ -312,6 +336,8 @@ class Tensor(TensorBase):
         elementwise.bitwise_and, elementwise.bitwise_or, elementwise.bitwise_xor, elementwise.bitwise_not,
     )  # fmt: skip
     lshift, rshift, logical_not = elementwise.lshift, elementwise.rshift, elementwise.logical_not
+    logical_and, logical_or, logical_xor = elementwise.logical_and, elementwise.logical_or, elementwise.logical_xor
+    isclose, nan_to_num = elementwise.isclose, elementwise.nan_to_num
     lt, le, gt, ge, eq, ne = (
         elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge, elementwise.eq, elementwise.ne,
     )  # fmt: skip
@@ -367,6 +393,9 @@ class Tensor(TensorBase):
         spelled(movement.squeeze), spelled(movement.unsqueeze), spelled(movement.unfold), spelled(movement.unflatten),
         spelled(movement.narrow),
     )  # fmt: skip
+    swapaxes, t, view_as, expand_as, unbind = (
+        movement.transpose, movement.t, movement.view_as, movement.expand_as, spelled(movement.unbind),
+    )  # fmt: skip
     shrink, diagonal, flatten, movedim = movement.shrink, movement.diagonal, movement.flatten, movement.movedim
     as_strided, bitcast = movement.as_strided, movement.bitcast
 
@@ -377,11 +406,14 @@ class Tensor(TensorBase):
     std, norm, argmax, argmin = (
         spelled(reduce.std), spelled(reduce.norm), spelled(reduce.argmax), spelled(reduce.argmin),
     )  # fmt: skip
+    amax, amin = spelled(reduce.max_), spelled(reduce.min_)
+    count_nonzero, trace = spelled(reduce.count_nonzero), reduce.trace
     cumsum, cumprod, cummax = spelled(reduce.cumsum), spelled(reduce.cumprod), spelled(reduce.cummax)
     softmax, log_softmax, logsumexp = (
         spelled(reduce.softmax), spelled(reduce.log_softmax), spelled(reduce.logsumexp),
     )  # fmt: skip
     einsum = staticmethod(matmul.einsum)
+    mm, bmm, outer = matmul.mm, matmul.bmm, matmul.outer
     matmul, dot, linear = matmul.matmul, matmul.dot, matmul.linear
 
     # -- combining
@@ -408,6 +440,7 @@ class Tensor(TensorBase):
         functional.relu, functional.sigmoid, functional.silu, functional.gelu, functional.leaky_relu,
         functional.softplus,
     )  # fmt: skip
+    swish = functional.silu
     relu6, elu, hardtanh, hardsigmoid, hardswish, mish, logsigmoid, softsign = (
         functional.relu6, functional.elu, functional.hardtanh, functional.hardsigmoid, functional.hardswish,
         functional.mish,
@@ -447,6 +480,7 @@ class Tensor(TensorBase):
         convert.numpy, convert.tolist, convert.item, convert.cast, convert.to, convert.contiguous, convert.clone,
         convert.detach,
     )  # fmt: skip
+    equal, allclose = convert.equal, convert.allclose
     __array__, __bool__, __index__, __format__, __len__, __repr__ = (
         convert.array_protocol, convert.bool_, convert.index_, convert.format_, convert.len_, convert.repr_,
     )  # fmt: skip

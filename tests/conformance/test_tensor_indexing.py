@@ -118,6 +118,9 @@ def test_random_indices(rng: random.Random, backend: str) -> None:
         index = random_index(rng, array.shape, advanced=True)
         own = for_tensor(rng, index, backend)
         context = f"shape {array.shape}, index {index}"
+        masks = [part for part in index if isinstance(part, np.ndarray) and part.dtype == bool]
+        if not array.size and not all(mask.size for mask in masks):
+            continue  # NumPy does not ask whether such masks fit
         try:
             want = np.asarray(array[index])
         except IndexError:

@@ -21,6 +21,7 @@ FOUND = {
     3443: "a scalar expression that had become a storage",
     104202: "a first version that reads what the same group writes",
     800340: "words at distances that are no multiple of their size",
+    15036: "a stale read among writes that depend on one another",
     15966802: "an element computed from a first version that reads what the same group writes",
     7100023: "words seen through an empty view",
 }

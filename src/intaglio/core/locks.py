@@ -39,13 +39,8 @@ _held: Final[list[Lock]] = []
 
 def across_forks(lock: L, level: Level) -> L:
     """A lock that is free in a child after fork; gives the lock itself."""
-    _remember(lock, level)
+    _known[weakref.ref[Lock](lock, _forget)] = level
     return lock
-
-
-def _remember(lock: Lock, level: Level) -> None:
-    """Know a lock for as long as it lives."""
-    _known[weakref.ref(lock, _forget)] = level
 
 
 def _forget(reference: weakref.ref[Lock]) -> None:

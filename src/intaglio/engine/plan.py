@@ -109,7 +109,7 @@ class Plans:
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self.limit: Final = limit
-        self._known: Final[OrderedDict[Key, tuple[_Template, int]]] = OrderedDict()
+        self._known: Final[OrderedDict[Key, tuple[_Template, int, int]]] = OrderedDict()  # with size n, and values
         self._families: Final[OrderedDict[Skeleton, _Family]] = OrderedDict()
         self._size: int = 0
 
@@ -125,22 +125,21 @@ class Plans:
         known = self._known.get(structure.key)
         if known is not None:
             self._known.move_to_end(structure.key)
-            made = _bound(known[0], structure, program, 0)
+            template, n, _ = known
         else:
-            template, n = self._of_any_size(structure) or (self._add(structure), 0)
-            made = _bound(template, structure, program, n)
+            template, n = self._of_any_size(structure) or (_template(*stand_in(structure.key)), 0)
+            self._remember(structure, template, n)
+        made = _bound(template, structure, program, n)
         debug.schedule(made.kernels)
         return made
 
-    def _add(self, structure: Structure) -> _Template:
-        """A plan made, and remembered unless it alone is too large."""
-        template = _template(structure.key)
+    def _remember(self, structure: Structure, template: _Template, n: int) -> None:
+        """Keep which plan serves a structure, unless that alone is too large."""
         if structure.size <= self.limit // 8:
-            self._known[structure.key] = template, structure.size
+            self._known[structure.key] = template, n, structure.size
             self._size += structure.size
             while self._size > self.limit:
-                self._size -= self._known.popitem(last=False)[1][1]
-        return template
+                self._size -= self._known.popitem(last=False)[1][2]
 
     def _of_any_size(self, structure: Structure) -> tuple[_Template, int] | None:
         """The plan at the nominal size that serves a structure, and its size, once there were enough of its kind."""
@@ -164,15 +163,14 @@ class Plans:
         return found
 
 
-def _template(key: Key, *, nominal: bool = False) -> _Template:
-    """A structure planned.
+def _template(program: Program, refs: list[BufferRef], *, nominal: bool = False) -> _Template:
+    """A program over stand-ins planned.
 
     Raises: UnsizedError if it is at the nominal size and cannot be planned so.
     """
-    program, refs = stand_in(key)
     made = _plan(program, nominal=nominal)
     GlobalCounters.plan_count += 1
-    return _Template(made, refs, [ref for ref in made.fresh if ref not in set(refs)])
+    return _Template(made, refs, list(made.fresh.difference(refs)))
 
 
 def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
@@ -182,23 +180,19 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
     """
     for found in fits(samples):
         nominal = put_together(key, found.nominal)
-        if not is_uniform(nominal) or not _makes_sense(nominal):
+        if not is_uniform(nominal):
             continue
-        template = _template(nominal, nominal=True)
+        separate = apart(nominal)
+        try:
+            program, refs = stand_in(nominal)
+        except IntaglioError:
+            continue  # a value does not exist at that size: it reaches past what it is cut from, say
+        template = _template(program, refs, nominal=True)
         loaded = template.plan.loaded
         loaded.extend(None if isinstance(k, Copy) else load(k) for k in template.plan.kernels)
         least = max((e.lowered.least for e in loaded if e is not None), default=0)
-        return [_Sized(template, found, apart(nominal), least)]
+        return [_Sized(template, found, separate, least)]
     return []
-
-
-def _makes_sense(key: Key) -> bool:
-    """Whether the values of a structure at the nominal size exist: none reaches past what it is cut from, and so on."""
-    try:
-        stand_in(key)
-    except IntaglioError:
-        return False
-    return True
 
 
 def _plan(program: Program, *, nominal: bool) -> Plan:
@@ -266,6 +260,8 @@ def _bound(template: _Template, structure: Structure, program: Program, n: int) 
     kernels: list[PlannedKernel | Copy] = []
     for kernel in old.kernels:
         if isinstance(kernel, Copy):
+            if starts[kernel.target]:
+                raise InternalError("engine: a copy into part of a buffer")
             view = view_at(kernel.view, n)
             view = view._replace(offset=view.offset + starts[kernel.source])
             kernels.append(Copy(new[kernel.source], view, new[kernel.target]))

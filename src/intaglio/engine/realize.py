@@ -47,11 +47,6 @@ def adopt(ref: BufferRef, memory: Buffer) -> None:
     ref.memory = memory
 
 
-def is_allocated(ref: BufferRef) -> bool:
-    """Whether a name stands for bytes."""
-    return ref.memory is not None
-
-
 def from_bytes(data: bytes | memoryview, device: str, *, table: bool = False) -> BufferRef:
     """A buffer with these bytes, copied. `table` says that re-rolling made it (it is counted)."""
     with lock:

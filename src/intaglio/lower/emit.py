@@ -500,13 +500,6 @@ class Emitter:
         def bind(frame: int, counter: Node) -> tuple[Node, Binding]:
             return v, Binding(frame, counter, count, lanes)
 
-        def take(_: Node, carried: list[Node]) -> list[Node]:
-            return [
-                self.combine(kind, carried[i * count + u], body, {**instance, v: u})
-                for i, instance in enumerate(instances)
-                for u in range(count)
-            ]
-
         spans: list[int] = []  # what one sum takes at each level: its error grows with the levels, not with the length
         if kind == "sum" and body.dtype.is_float:
             span = step * BLOCK
@@ -514,6 +507,7 @@ class Emitter:
                 spans.insert(0, span)
                 span *= BLOCK
         if whole:
+            take = self._taking(kind, body, v, count, instances)
             accumulators = self._levels(spans, number(0), number(whole), step, accumulators, take, bind)
         left = extent - whole
         if left:
@@ -538,6 +532,20 @@ class Emitter:
             accumulators = self.loop(number(whole), number(extent), step, accumulators, take_tail, bind_tail, once=True)
         return accumulators
 
+    def _taking(
+        self, kind: str, body: Node, v: Node, count: int, instances: list[Instance]
+    ) -> Callable[[Node, list[Node]], list[Node]]:
+        """The body of a loop that takes whole vectors, `count` at once, into the accumulators of each instance."""
+
+        def take(_: Node, carried: list[Node]) -> list[Node]:
+            return [
+                self.combine(kind, carried[i * count + u], body, {**instance, v: u})
+                for i, instance in enumerate(instances)
+                for u in range(count)
+            ]
+
+        return take
+
     def _run_sized(
         self,
         kind: str,
@@ -552,13 +560,6 @@ class Emitter:
         step = lanes * count
         whole = self.whole(v.src[0], step)
 
-        def take(_: Node, carried: list[Node]) -> list[Node]:
-            return [
-                self.combine(kind, carried[i * count + u], body, {**instance, v: u})
-                for i, instance in enumerate(instances)
-                for u in range(count)
-            ]
-
         def take_tail(_: Node, carried: list[Node]) -> list[Node]:
             following = list(carried)
             tail = self.tail(v, {})
@@ -570,6 +571,7 @@ class Emitter:
             return following
 
         spans = [step * BLOCK] if kind == "sum" and body.dtype.is_float else []
+        take = self._taking(kind, body, v, count, instances)
         accumulators = self._levels(
             spans, number(0), whole, step, accumulators, take, lambda f, c: (v, Binding(f, c, count, lanes))
         )

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, cast
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.size import NOMINAL, UnsizedError, at, split
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 PAIRS: Final = 256  # pairs of a written and a read view that are compared at each size
 
 
-class Skeleton(NamedTuple):
-    """A key without its integers, as a flat sequence."""
-
-    atoms: tuple[Hashable, ...]
+Skeleton: TypeAlias = "tuple[Hashable, ...]"  # a key without its integers, as a flat sequence
 
 
 def take_apart(key: Key) -> tuple[Skeleton, list[int]]:
@@ -48,12 +45,12 @@ def take_apart(key: Key) -> tuple[Skeleton, list[int]]:
             inner = cast("tuple[Any, ...]", item)
             atoms.append((type(inner), len(inner)))
             stack.extend(reversed(inner))
-        elif isinstance(item, Op) and dataclasses.is_dataclass(item) and not isinstance(item, Const):
-            atoms.append(type(item))
+        elif _has_parts(item):
+            atoms.append(item.__class__)
             stack.extend(getattr(item, field.name) for field in reversed(dataclasses.fields(item)))
         else:
             atoms.append(item)
-    return Skeleton(tuple(atoms)), numbers
+    return tuple(atoms), numbers
 
 
 def put_together(like: Key, numbers: Sequence[int]) -> Key:
@@ -75,7 +72,7 @@ def _filled(item: Any, following: Iterator[int]) -> Any:
         kind = cast("Callable[..., Any]", whole.__class__)
         inner = [_filled(part, following) for part in whole]
         return kind(*inner) if hasattr(whole, "_fields") else tuple(inner)
-    if isinstance(item, Op) and dataclasses.is_dataclass(item) and not isinstance(item, Const):
+    if _has_parts(item):
         return type(item)(*[_filled(getattr(item, f.name), following) for f in dataclasses.fields(item)])
     return item
 
@@ -83,6 +80,11 @@ def _filled(item: Any, following: Iterator[int]) -> Any:
 def _is_number(item: object) -> bool:
     """Whether part of a key is a constant that may count something."""
     return isinstance(item, Const) and item.of is dtypes.int64
+
+
+def _has_parts(item: object) -> TypeGuard[Any]:
+    """Whether part of a key is an op with fields that may count something."""
+    return isinstance(item, Op) and dataclasses.is_dataclass(item) and not isinstance(item, Const)
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,11 +297,6 @@ class Turns:
         return take(window(View.contiguous(dtype, (self.group.count,)), buffer(ref)), self.counter)
 
 
-def contiguous_write(ref: BufferRef, value: Node) -> Write:
-    """A write of a whole buffer."""
-    return Write(ref, View.contiguous(value.dtype, value.shape), value)
-
-
 def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:
     """One run as a whole-array write."""
     return Whole(run, read, ref).write()
@@ -313,8 +308,3 @@ def copies(step: Step, target: Storage, places: Integers, offsets: Integers, sta
     kind = Kind(target, step.dtype, step.shape, whole.strides, Pattern((step,)), ((step, 0),))
     numbers = np.arange(len(places))
     return Run(kind, numbers, numbers, places, [offsets, stamps])
-
-
-def kind_name(kind: Kind) -> str:
-    """A kind in words, for the journal's printed form."""
-    return f"{kind.dtype.name}{list(kind.shape)} of {len(kind.pattern.steps)} steps"

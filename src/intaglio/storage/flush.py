@@ -336,7 +336,7 @@ class Flush:
             if storage.log:
                 held = (node for node in living(storage) if node not in self.own)
                 self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
-        self._statements(_trim(self.slice.entries(), self))
+        self._statements(self.slice.entries())
         for storage in self.wanted:
             self.home(storage)
         outputs = [self._output(node) for node in self.nodes]
@@ -1014,8 +1014,3 @@ def _by_movement(view: View, value: Node) -> Node | None:
     node = movement.permute(node, (*order, *rest))
     kept = tuple(n if s != 0 and n != 1 else 1 for n, s in zip(view.shape, view.strides, strict=True))
     return expand(movement.reshape(node, kept), view.shape)
-
-
-def _trim(entries: list[tuple[Storage, AnyEntry]], flush: Flush) -> list[tuple[Storage, AnyEntry]]:
-    """The entries without those that later ones cover before anything reads them."""
-    return entries

@@ -241,6 +241,18 @@ class Storage:
         self.last = segments.pop() if segments else None
         self.numbers = sum(len(segment.numbers) for segment in segments)
 
+    def drop(self, place: int) -> None:
+        """Let go of a write that is not the last of the log, as if it had never been asked for."""
+        entry = self.log.pop(place)
+        if isinstance(entry, Elements):
+            self.taped -= len(entry.ends())
+        elif isinstance(entry, Segment) and entry is not self.last:
+            self.numbers -= len(entry.numbers)
+        elif isinstance(entry, Segment):
+            before = (known for known in reversed(self.log[:place]) if isinstance(known, Segment))
+            self.last = next(before, None)
+            self.numbers -= len(self.last.numbers) if self.last is not None else 0
+
     def segment(self, view: View, position: int, value: float, limit: int) -> Pen:
         """The way into a fresh segment for numbers written through `view`, open until the next read or other write.
 

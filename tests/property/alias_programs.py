@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ DTYPES = (np.int32, np.int64, np.float32, np.uint8, np.int16)
 
 class Programs:
     """One program in the making: pairs of a tensor and the array that it must equal."""
+
+    statements: ClassVar[tuple[str, ...]] = STATEMENTS
 
     def __init__(self, rng: random.Random, steps: int = 14) -> None:
         self.rng = rng
@@ -107,7 +109,7 @@ class Programs:
 
     def step(self) -> None:
         """One random statement."""
-        getattr(self, self.rng.choice(STATEMENTS))()
+        getattr(self, self.rng.choice(self.statements))()
 
     def view(self) -> None:
         """A view of something."""
@@ -367,6 +369,54 @@ class Programs:
                 else:
                     tensor[i] = tensor[i - 1] + 1
                     array[i] = array[i - 1] + array.dtype.type(1)
+
+
+class Overwriting(Programs):
+    """Programs most of whose writes are overwritten: whole or in parts, with and without a reader between."""
+
+    statements = (
+        *("cover",) * 10, *("view",) * 2, "write_value", "write_number", "in_place", "overlap", "loop", "recurrence",
+        "compute", "compute", "reduce", "read", *("forget",) * 3, "lazy_index", "swap", "mask", "advanced", "bits",
+        "take",
+    )  # fmt: skip
+
+    def cover(self) -> None:
+        """All of a tensor, in parts: from itself, from something that only this write reads, or from something else."""
+        k, tensor, array = self.pick()
+        if not array.ndim or not array.shape[0]:
+            return
+        n = array.shape[0]
+        middle = self.rng.randint(0, n)
+        parts = self.rng.choice(
+            (
+                [slice(None)],
+                [slice(None, None, -1)],
+                [slice(0, middle), slice(middle, n)],
+                [slice(middle, n), slice(0, middle)],
+                [slice(0, n, 2), slice(1, n, 2)],
+                [slice(i, i + 1) for i in range(n)],
+                [*range(n)],
+                [slice(0, middle), slice(middle + 1, n)],
+            )
+        )
+        what, add = self.rng.randrange(4), self.number(array)
+        self.log.append(f"p{k}[part] = {('itself', 'a temporary', 'a number', 'a copy')[what]} + {add}, for {parts}")
+        number = array.dtype.type(add)
+        for part in parts:
+            if what == 0:
+                tensor[part] = tensor[part] * 2 + add
+                array[part] = array[part] * array.dtype.type(2) + number
+            elif what == 1:
+                temporary, copy = (tensor + 1)[part], (array + array.dtype.type(1))[part]
+                temporary[...] = temporary + add
+                tensor[part] = temporary
+                array[part] = copy + number
+            elif what == 2:
+                tensor[part] = add
+                array[part] = add
+            else:
+                tensor[part] = tensor[part].clone() + add
+                array[part] = array[part] + number
 
 
 def _writable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -7,7 +7,7 @@ import itertools
 import sys
 import weakref
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,7 +26,7 @@ from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
 from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
-from intaglio.storage import checks, reroll
+from intaglio.storage import checks, reroll, trim
 from intaglio.storage.batch import batch, supports
 from intaglio.storage.build import Turns, copies, whole_write
 from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
@@ -34,14 +34,13 @@ from intaglio.storage.readers import living, outdated, overwritten, renew, targe
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.tape import Tapes
-from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes
+from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
-    from intaglio.storage.columns import Integers
     from intaglio.storage.readers import Numbered
     from intaglio.storage.skeleton import Hole
 
@@ -63,21 +62,33 @@ def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
         wanted = list(storages)
-        part = Slice(wanted, nodes)
-        while part.checks:
-            for found in part.checks:
-                _verify(*found)
-            part = Slice(wanted, nodes)
-        return Flush(wanted, list(nodes), part).run()
+        return Flush(wanted, list(nodes), _needed(wanted, nodes)).run()
 
 
 def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pending, list[BufferRef]]:
     """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
     with engine.lock:
         wanted = list(storages)
-        builder = Flush(wanted, list(nodes), Slice(wanted, nodes))
+        builder = Flush(wanted, list(nodes), _needed(wanted, nodes))
         outputs = builder.build()
         return builder.postpone(outputs)
+
+
+def _needed(storages: Sequence[Storage], nodes: Sequence[Node]) -> Slice:
+    """The entries that some values need, with their positions checked, and without those that nobody will see."""
+    part = Slice(storages, nodes)
+    while part.checks:
+        _verify(part.checks)
+        part = Slice(storages, nodes)
+    stamps = trim.doubtful(part.stamps)
+    if stamps:
+        register_scalars()
+        part.release()
+        if trim.trim(stamps):
+            del part  # and with it the storages that payloads held which are gone
+            trim.trim(stamps)
+            return Slice(storages, nodes)
+    return part
 
 
 def register_scalars() -> None:
@@ -148,7 +159,13 @@ def assign_of(ref: BufferRef) -> Node | None:
     return None
 
 
-def _verify(wrapped: Node, check: Check, owner: tuple[Storage, Entry] | None) -> None:
+def _verify(found: Iterable[tuple[Node, Check, tuple[Storage, Entry] | None]]) -> None:
+    """Test computed positions, as `_verify_one` does."""
+    for wrapped, check, owner in found:
+        _verify_one(wrapped, check, owner)
+
+
+def _verify_one(wrapped: Node, check: Check, owner: tuple[Storage, Entry] | None) -> None:
     """Test computed positions; a write through ones that are out of range is dropped, and the error is raised.
 
     Raises: IndexRangeError if a position is out of range.
@@ -184,6 +201,18 @@ def _run_postponed(touched: set[BufferRef]) -> None:
     for held in reversed(chosen):
         held.run()
         postponed.remove(held)
+
+
+@dataclass(slots=True)
+class Marks:
+    """The groups of writes to a storage that a program has made: their first and last numbers, and the next statement.
+
+    In order. Numbers between two groups are those of writes that were not asked for any more.
+    """
+
+    firsts: list[int] = field(default_factory=list)
+    lasts: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
 
 
 class Slice:
@@ -305,7 +334,7 @@ class Flush:
         self.wanted: Final = storages
         self.program: Final = Program([])
         self.homes: Final[dict[Storage, BufferRef]] = {}
-        self.marks: Final[dict[Storage, tuple[list[int], list[int]]]] = {}  # stamps, and the statement after each
+        self.marks: Final[dict[Storage, Marks]] = {}
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
         self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
@@ -340,6 +369,9 @@ class Flush:
             if storage.log:
                 held = (node for node in living(storage) if node not in self.own)
                 self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
+        for storage in self.wanted:
+            if storage.nbytes and not storage.log and storage.base is None and storage.ref is None:
+                storage.base = expand(const(dtypes.uint8, 0), (storage.nbytes,))  # never written: it reads as zeros
         self._statements(self.slice.entries())
         for storage in self.wanted:
             self.home(storage)
@@ -382,7 +414,7 @@ class Flush:
             elif not storage.log:
                 value = expand(const(dtypes.uint8, 0), (storage.nbytes,))
                 self._add(Write(ref, View.contiguous(dtypes.uint8, value.shape), value))
-            self._mark(storage, 0)
+            self._mark(storage, 0, 0)
         else:
             self.homes[storage] = ref
         return ref
@@ -391,11 +423,12 @@ class Flush:
         """Append a statement."""
         self.program.statements.append(statement)  # pyright: ignore[reportArgumentType] -- Write or Repeat
 
-    def _mark(self, storage: Storage, stamp: int) -> None:
-        """Note that the statements so far hold a storage as of a stamp."""
-        stamps, places = self.marks.setdefault(storage, ([], []))
-        stamps.append(stamp)
-        places.append(len(self.program.statements))
+    def _mark(self, storage: Storage, first: int, last: int) -> None:
+        """Note that the statements so far have made the writes to a storage from one number to another."""
+        marks = self.marks.setdefault(storage, Marks())
+        marks.firsts.append(first)
+        marks.lasts.append(last)
+        marks.places.append(len(self.program.statements))
 
     def position(self, storage: Storage, stamp: int) -> int:
         """Before which statement a storage is as of a stamp, in the bytes that a read as of it sees.
@@ -406,12 +439,10 @@ class Flush:
         found = self.marks.get(storage)
         if found is None:
             return 0
-        stamps, places = found
-        after = bisect_right(stamps, stamp)
-        within = after < len(stamps) and storage.log and first_of(storage.log[0]) <= stamp
-        if within and stamps[after - 1 : after] != [stamp]:
-            return places[after]
-        return places[after - 1] if after else 0
+        after = bisect_right(found.lasts, stamp)
+        if after < len(found.firsts) and found.firsts[after] <= stamp:
+            return found.places[after]
+        return found.places[after - 1] if after else 0
 
     # -- values
 
@@ -686,19 +717,22 @@ class Flush:
                 self._keep(Gathering([item]).take())
                 self._single(item.storage, self._rollable.get(item.sequence, (item,))[0])
             case reroll.Parallel(runs=runs, writes=writes):
-                ends = writes.ends
-                for storage in ends:
+                for storage in writes.ends:
                     self.home(storage)
                 self._keep(writes)
                 start = len(self.program.statements)
                 for run in runs:
                     self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
-                for storage, last in ends.items():
-                    self._mark(storage, last)
+                self._mark_group(writes)
             case reroll.Sequential(writes=writes):
                 self._add(Turns(self.tapes.beside(group), self.home).repeat())
-                for storage, last in writes.ends.items():
-                    self._mark(storage, last)
+                self._mark_group(writes)
+
+    def _mark_group(self, writes: Writes) -> None:
+        """Note that the statements so far have made the writes of a group."""
+        starts = writes.starts
+        for storage, last in writes.ends.items():
+            self._mark(storage, starts[storage], last)
 
     def _reader(self, start: int) -> Reader:
         """Views of storages as they are just before a statement."""
@@ -759,13 +793,13 @@ class Flush:
                 self._add(Write(ref, View(kind.dtype, (), (), offset), self.resolve(value)))
             case Elements():
                 raise InternalError("journal: elements are rolled, not written one by one")
-        self._mark(storage, entry.sequence)
+        self._mark(storage, entry.sequence, entry.sequence)
 
     def _segment(self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
         pattern = Pattern((Step("number", view.dtype),))
         kind = self._kind(storage, view.dtype, (), (), pattern)
-        offsets = _offsets(view, numbers)
+        offsets = offsets_of(view, numbers)
         run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)
 
@@ -960,16 +994,6 @@ def _read_buffer(position: int, storage: Storage, view: View) -> Node:
 def _no_reads(storage: Storage, view: View) -> Node:
     """Numbers read nothing."""
     raise InternalError("journal: a segment of numbers has no reads")
-
-
-def _offsets(view: View, numbers: dict[int, int | float | bool]) -> Integers:
-    """The byte offsets of row-major positions of a view."""
-    positions = np.fromiter(numbers, np.int64, len(numbers))
-    total = np.full(len(numbers), view.offset, np.int64)
-    for extent, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
-        positions, digits = np.divmod(positions, extent)
-        total += digits * stride
-    return total + positions * (view.strides[0] if view.shape else 0)
 
 
 def view_of(view: View, value: Node) -> Node:

@@ -89,7 +89,7 @@ class Entry:
     site: tuple[str, int] | None = None
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Elements:
     """Scalar expressions written to single elements, one after the other with no other write to the storage between.
 
@@ -142,11 +142,18 @@ class Elements:
 
     def sequences(self) -> list[int]:
         """The number of each write."""
-        return [self.rows[end - 1] for end in self.ends()]
+        return self._column(1)
 
     def offsets(self) -> list[int]:
         """The byte offset of each write."""
-        return [self.rows[end - 2] for end in self.ends()]
+        return self._column(2)
+
+    def _column(self, place: int) -> list[int]:
+        """What stands so many places before the end of each row."""
+        ends = self.ends()
+        if isinstance(ends, range):
+            return self.rows[ends.step - place : ends[-1] : ends.step]
+        return [self.rows[end - place] for end in ends]
 
     def overlaps(self, view: View) -> bool:
         """Whether one of the writes overlaps a view."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from intaglio.storage.readers import Numbered
     from intaglio.storage.reverse import Pullback
     from intaglio.storage.skeleton import Hole, Pattern
-    from intaglio.storage.writes import Run, Writes
+    from intaglio.storage.writes import Run
 
 
 @dataclass(eq=False, slots=True)
@@ -282,7 +282,7 @@ class Past:
             case reroll.Single(item=item):
                 self._add(item.storage, self._records[item.sequence], item.sequence)
             case reroll.Parallel(runs=runs, writes=writes) if all(_is_unchanged(run) for run in runs):
-                starts = _starts(writes)
+                starts = writes.starts
                 for run in runs:
                     storage = run.kind.storage
                     self._add(storage, _batched(run), starts[storage])
@@ -295,7 +295,7 @@ class Past:
                     for item in writes.items():
                         self._group(reroll.Single(item, "its gradient is no loop"))
                     return
-                for storage, start in _starts(writes).items():
+                for storage, start in writes.starts.items():
                     self._add(storage, loop, start)
 
     def _loop(self, group: reroll.Sequential) -> Loop | None:
@@ -382,11 +382,6 @@ def _is_small(value: Node) -> bool:
         seen.update(fresh)
         stack.extend(fresh)
     return len(seen) <= LARGEST
-
-
-def _starts(writes: Writes) -> dict[Storage, int]:
-    """The number of the first write of each storage."""
-    return {run.kind.storage: int(run.sequences[0]) for run in reversed(writes.runs)}
 
 
 def _is_unchanged(run: Run) -> bool:

@@ -18,7 +18,7 @@ from intaglio.grad.vjp import pull_back
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import add
-from intaglio.ops.memory import Read, const
+from intaglio.ops.memory import Read, const, read
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
 from intaglio.storage.batch import batch
@@ -274,7 +274,7 @@ def _seen(run: Run, hole: int, items: Mapping[int, Item]) -> list[tuple[int, int
 
 def _read(step: Step, offset: int, stamp: int) -> Node:
     """What a read of a loop saw."""
-    return make(Read(step.storage, View(step.dtype, step.shape, step.strides, offset), stamp))
+    return read(step.storage, View(step.dtype, step.shape, step.strides, offset), stamp)
 
 
 def _is_there(step: Step, seen: list[tuple[int, int]]) -> bool:

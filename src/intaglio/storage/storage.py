@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.engine import realize as engine
-from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
-from intaglio.ops.memory import BufferRef, Read
+from intaglio.ops.memory import BufferRef, read
 from intaglio.storage.journal import (
     AnyEntry,
     Elements,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from intaglio.core.dtypes import DType
+    from intaglio.ir.node import Node
     from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
@@ -132,7 +132,7 @@ class Storage:
             node = found()
             if node is not None:
                 return node
-        node = make(Read(self, view, self.sequence))
+        node = read(self, view, self.sequence)
         reference = weakref.ref(node)
         if len(self.recent) >= RECENT:
             self.recent.clear()
@@ -152,7 +152,7 @@ class Storage:
         """The value of a view as of an earlier stamp, whose bytes are still there or pending."""
         if stamp == self.sequence:
             return self.read(view)
-        node = make(Read(self, view, stamp))
+        node = read(self, view, stamp)
         self.live.append(weakref.ref(node))
         return node
 
@@ -240,6 +240,18 @@ class Storage:
         segments = [entry for entry in log if isinstance(entry, Segment)] if self.last is not None else []
         self.last = segments.pop() if segments else None
         self.numbers = sum(len(segment.numbers) for segment in segments)
+
+    def drop(self, place: int) -> None:
+        """Let go of a write that is not the last of the log, as if it had never been asked for."""
+        entry = self.log.pop(place)
+        if isinstance(entry, Elements):
+            self.taped -= len(entry.ends())
+        elif isinstance(entry, Segment) and entry is not self.last:
+            self.numbers -= len(entry.numbers)
+        elif isinstance(entry, Segment):
+            before = (known for known in reversed(self.log[:place]) if isinstance(known, Segment))
+            self.last = next(before, None)
+            self.numbers -= len(self.last.numbers) if self.last is not None else 0
 
     def segment(self, view: View, position: int, value: float, limit: int) -> Pen:
         """The way into a fresh segment for numbers written through `view`, open until the next read or other write.

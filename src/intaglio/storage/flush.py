@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
-    from intaglio.storage.columns import Integers
     from intaglio.storage.readers import Numbered
     from intaglio.storage.skeleton import Hole
 
@@ -758,7 +757,7 @@ class Flush:
         """A segment of numbers as a whole-array write."""
         pattern = Pattern((Step("number", view.dtype),))
         kind = self._kind(storage, view.dtype, (), (), pattern)
-        offsets = _offsets(view, numbers)
+        offsets = np.fromiter(numbers, np.int64, len(numbers)) * view.dtype.itemsize
         run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)
 
@@ -953,16 +952,6 @@ def _read_buffer(position: int, storage: Storage, view: View) -> Node:
 def _no_reads(storage: Storage, view: View) -> Node:
     """Numbers read nothing."""
     raise InternalError("journal: a segment of numbers has no reads")
-
-
-def _offsets(view: View, numbers: dict[int, int | float | bool]) -> Integers:
-    """The byte offsets of row-major positions of a view."""
-    positions = np.fromiter(numbers, np.int64, len(numbers))
-    total = np.full(len(numbers), view.offset, np.int64)
-    for extent, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
-        positions, digits = np.divmod(positions, extent)
-        total += digits * stride
-    return total + positions * (view.strides[0] if view.shape else 0)
 
 
 def view_of(view: View, value: Node) -> Node:

@@ -40,29 +40,57 @@ class Numbers(dict[int, "int | float | bool"]):
 
 @dataclass(slots=True)
 class Segment:
-    """A run of numbers written at integer positions of one view, with nothing read between: position -> number.
+    """A run of numbers written to single elements of one dtype, with nothing read between: place -> number.
 
-    Positions are row-major over the view's shape. Later numbers for one position replace earlier ones.
+    Places are counted in elements from the storage's first, so that all its views share them. Later numbers for one
+    place replace earlier ones.
     """
 
     sequence: int
-    view: View
+    view: View  # all places are in it: the only view written through, or the elements from the first to the last of all
     numbers: dict[int, int | float | bool]
+
+    def join(self, view: View) -> None:
+        """Have room for numbers written through another view of the dtype."""
+        if view != self.view:
+            (low, high), (first, end) = self.view.byte_bounds(), view.byte_bounds()
+            low, high = min(low, first), max(high, end)
+            self.view = View.contiguous(view.dtype, ((high - low) // view.dtype.itemsize,), low)
 
 
 @dataclass(slots=True)
 class Pen:
-    """The way into an open segment that handles keep: all that one number written at one position asks of them.
+    """The way of one view into an open segment, which handles keep: all that the write of one number asks of them.
 
-    Closing the segment sets `length` to 0 and lets go of the numbers, so that a kept pen writes no more.
+    The place of an element is `start`, and `step` and `inner` for each position of the first axis and the second.
     """
 
-    view: View
     numbers: dict[int, int | float | bool]
     length: int  # how many positions the only axis of the view has; 0 for another rank
+    rows: int  # how many the axes of a view of two have; 0 for another rank
+    columns: int
+    start: int
+    step: int
+    inner: int
+    direct: bool  # whether `start` is 0 and the last axis steps by 1, as in a whole storage
     lowest: int  # integers from here to `highest` fit, without asking the dtype
     highest: int
     floating: bool  # whether floats may be written as they are
+
+    @classmethod
+    def of(cls, view: View, numbers: dict[int, int | float | bool]) -> Pen:
+        """The way of a view into the numbers of an open segment."""
+        (dtype, shape, strides, offset), item = view, view.dtype.itemsize
+        length, rows, columns = shape[0] if len(shape) == 1 else 0, *(shape if len(shape) == 2 else (0, 0))
+        step, inner = (strides[0] // item if strides else 0), (strides[1] // item if len(strides) > 1 else 0)
+        direct = offset == 0 and strides[-1:] == (item,)
+        low, high = plain_range(dtype)
+        return cls(numbers, length, rows, columns, offset // item, step, inner, direct, low, high, dtype.is_float)
+
+    def close(self) -> None:
+        """Have no positions and let go of the numbers: who kept the pen writes no more with it."""
+        self.length = self.rows = 0
+        self.numbers = {}
 
 
 DIGIT: Final = (1 << 30) - 1  # CPython compares integers of one digit at once, and longer ones ten times as slowly

@@ -252,14 +252,14 @@ class Storage:
         self.check_writable(view)
         with engine.lock:
             segment = self.open
-            if segment is None or segment.view.dtype is not view.dtype:
+            if segment is None or segment.dtype is not view.dtype:
                 self.close()
                 self.tape = None
                 if self.last is not None:
                     self.numbers += len(self.last.numbers)
                 small = self.nbytes < limit * view.dtype.itemsize
                 numbers: dict[int, int | float | bool] = {} if small else Numbers(limit, _closing(self))
-                segment = self.open = self.last = Segment(self._stamp(), view, numbers)
+                segment = self.open = self.last = Segment.through(self._stamp(), view, numbers)
                 numbers[place] = value
                 self.log.append(segment)
             else:

@@ -29,6 +29,7 @@ from intaglio.storage.flush import (
 )
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
+from intaglio.storage.journal import INTEGERS, element_at
 from intaglio.storage.skeleton import Skeleton
 from intaglio.storage.storage import Storage, pending
 
@@ -47,8 +48,7 @@ NUMBERS: Final[dict[type[object], Skeleton]] = {
     int: Skeleton(dtypes.int64),
     float: Skeleton(dtypes.float32),
 }  # weak: cast at the op that takes them
-INTEGERS: Final = frozenset({int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])})  # name a position
-WRITABLE: Final = frozenset({int, float, bool, *(np.dtype(code).type for code in "?bBhHiIlLqQefd")})  # numbers, as such
+FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # numbers that arrays are made of
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
 EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
@@ -73,6 +73,7 @@ class TensorBase(ScalarHandle):
     _offset: int = 0
     _element: Element | None = None
     _row: tuple[Skeleton, Storage, int, int, int] | None = None
+    _apart: bool = False  # whether its elements are known to have bytes of their own
     _device: str = "CPU"
     _grad_state: object = None
 
@@ -100,6 +101,7 @@ class TensorBase(ScalarHandle):
         self._node = self._storage = self._view = self._skeleton = self._holes = None
         self._element = self._row = self._pen = self._grad_state = None
         self._offset = 0
+        self._apart = False
         self._device = device
 
     # -- what it is
@@ -224,9 +226,10 @@ class TensorBase(ScalarHandle):
             element = self._element or self._elements()
             storage = self._storage
             if storage is not None and storage.plain:
-                offset = _offset(index, element)
+                skeleton, start, strides, shape = element
+                offset = element_at(index, shape, strides, start)
                 if offset is not None:
-                    return one_element(self, element[0], storage, offset)
+                    return one_element(self, skeleton, storage, offset)
                 if kind is not tuple and self._grad_state is None:
                     row = self._row_at(element, storage, int(index))
                     if row is not None:
@@ -243,7 +246,7 @@ class TensorBase(ScalarHandle):
         made._note_element((skeleton, offset, strides[1:], shape[1:]), storage)
         return made
 
-    def __setitem__(self, index: object, value: object) -> None:
+    def __setitem__(self, index: Any, value: Any) -> None:
         pen = self._pen
         if pen is not None and (
             (type(value) is int and pen.lowest <= value <= pen.highest)
@@ -252,18 +255,23 @@ class TensorBase(ScalarHandle):
         ):
             # A number into an open segment, in as few bytecodes as will do. A pen that is out of use has no positions:
             # that is asked last, with nothing called before the store, so that no other thread closes it in between.
-            if type(index) is int:
+            kind: type[object] = type(index)
+            if kind is int:
                 i = index if index >= 0 else index + pen.length
                 if 0 <= i < pen.length:
                     pen.numbers[i if pen.direct else pen.start + i * pen.step] = value
                     return
-            elif type(index) is tuple and len(index) == 2:
+            elif kind is tuple and len(index) == 2:
                 i, j = index
                 if type(i) is int and type(j) is int:
                     i, j = i if i >= 0 else i + pen.rows, j if j >= 0 else j + pen.columns
                     if 0 <= j < pen.columns and 0 <= i < pen.rows:
                         pen.numbers[i * pen.step + (j if pen.direct else pen.start + j * pen.inner)] = value
                         return
+            place = element_at(index, pen.shape, pen.steps, pen.start)
+            if place is not None and pen.shape:
+                pen.numbers[place] = value
+                return
         row = self._row
         if row is not None and type(index) is int and isinstance(value, TensorBase) and self._grad_state is None:
             own, storage, start, stride, n = row
@@ -286,30 +294,29 @@ class TensorBase(ScalarHandle):
 
     def _write_slow(self, index: Any, value: Any) -> None:
         """Everything but a number into an open segment."""
-        number = value.__class__ in WRITABLE
-        skeleton: Skeleton | None = value._skeleton if isinstance(value, TensorBase) else None
+        if value.__class__ in FIGURES and self.dtype.fits(number := value.item()):
+            self[index] = number
+            return
+        number = value.__class__ in NUMBERS or value.__class__ is bool
+        skeleton: Skeleton | None = None if number or not isinstance(value, TensorBase) else value._skeleton
         if (number or skeleton is not None) and self._grad_state is None:
-            element = self._element or self._elements()
-            offset = _offset(index, element)
+            own, start, strides, shape = self._element or self._elements()
+            offset = element_at(index, shape, strides, start)
             if offset is not None and self._storage is not None and self._storage.plain:
                 if skeleton is None:
-                    done = self._write_number(offset, value)
-                else:
-                    done = self._write_scalar(self._storage, element[0].dtype, offset, value, skeleton)
-                if done:
+                    self._write_number(offset, value)  # pyright: ignore[reportArgumentType] -- a number, by its class
+                    return
+                if self._write_scalar(self._storage, own.dtype, offset, value, skeleton):
                     return
         self._set(index, value)
 
-    def _write_number(self, offset: int, value: Any) -> bool:
-        """A number into one element, by the open segment; False for one of an array that must wrap to fit."""
+    def _write_number(self, offset: int, number: float) -> None:
+        """A number into one element, by the open segment or a new one."""
         storage, view = self._place()
         dtype = view.dtype
-        number: int | float | bool = value.item() if isinstance(value, np.generic) else value
         if not dtype.fits(number):
-            if number is not value:
-                return False
             raise ValueRangeError(
-                f"setitem: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
+                f"setitem: the number must fit the dtype; {number} does not fit {dtype.name}. Cast the tensor first?"
             )
         if number.__class__ is float and not (dtype.is_float or dtype.is_bool):
             number = int(number)
@@ -317,12 +324,11 @@ class TensorBase(ScalarHandle):
         pen, segment = self._pen, storage.open
         if pen is not None and segment is not None and pen.numbers is segment.numbers:
             segment.numbers[place] = number
-            return True
+            return
         limit = max(1, config.journal_bytes // NUMBER)
         if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
             flush([storage])
         self._pen = storage.write_number(view, place, number, limit)
-        return True
 
     def _write_scalar(self, storage: Storage, dtype: DType, offset: int, value: TensorBase, skeleton: Skeleton) -> bool:
         """A scalar expression into one element; False where it has become a node in the meantime."""
@@ -331,8 +337,9 @@ class TensorBase(ScalarHandle):
         holes = value._holes or current_holes(value)
         if holes is None:
             return False
-        if storage.read_only or not storage.log:
+        if storage.read_only or not self._apart:
             storage.check_writable(self._place()[1])
+            self._apart = True
         storage.write_element(dtype, offset, skeleton, holes)
         relieve(storage)
         return True
@@ -440,24 +447,6 @@ def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T
     made._device = like._device
     made._holes = made._grad_state = None
     return made
-
-
-def _offset(index: Any, element: Element) -> int | None:
-    """The byte offset of the one element that integers name, or None where they name more or are out of range."""
-    _, offset, strides, shape = element
-    parts: tuple[Any, ...] = index if index.__class__ is tuple else (index,)
-    if len(parts) != len(shape):
-        return None
-    for part, n, stride in zip(parts, shape, strides, strict=False):
-        if type(part) not in INTEGERS:
-            return None
-        i = int(part)
-        if i < 0:
-            i += n
-        if not 0 <= i < n:
-            return None
-        offset += i * stride
-    return offset
 
 
 class Way:

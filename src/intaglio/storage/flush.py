@@ -39,6 +39,7 @@ from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes, offsets_
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from intaglio.core.dtypes import DType
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
     from intaglio.storage.readers import Numbered
@@ -779,8 +780,8 @@ class Flush:
         """One entry as one statement."""
         ref = self.home(storage)
         match entry:
-            case Segment(view=view, numbers=numbers):
-                self._add(self._segment(storage, view, numbers, ref))
+            case Segment(dtype=dtype, numbers=numbers):
+                self._add(self._segment(storage, dtype, numbers, ref))
             case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
                 places = tuple(self.resolve(index) for index in indices)
                 self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
@@ -795,11 +796,10 @@ class Flush:
                 raise InternalError("journal: elements are rolled, not written one by one")
         self._mark(storage, entry.sequence, entry.sequence)
 
-    def _segment(self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
+    def _segment(self, storage: Storage, dtype: DType, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
-        pattern = Pattern((Step("number", view.dtype),))
-        kind = self._kind(storage, view.dtype, (), (), pattern)
-        offsets = offsets_of(view, numbers)
+        kind = self._kind(storage, dtype, (), (), Pattern((Step("number", dtype),)))
+        offsets = offsets_of(dtype, numbers)
         run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)
 

@@ -21,7 +21,6 @@ from intaglio.storage.journal import (
     Segment,
     first_of,
     next_sequence,
-    plain_range,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
+PENS: Final = 64  # views that have a pen at a time: a bound, since loops make a view for each row
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
 pending: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()  # storages with a log that is not empty
 
@@ -58,6 +58,7 @@ class Storage:
         "open",
         "origin",
         "path",
+        "pens",
         "pinned",
         "plain",
         "read_only",
@@ -91,7 +92,8 @@ class Storage:
         self._history: object | None = None
         self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
-        self.open: Pen | None = None
+        self.open: Segment | None = None
+        self.pens: list[Pen] = []  # the ways into the open segment
         self.tape: Elements | None = None  # the last entry of the log, where more elements may join it
         self.taped: int = 0  # how many writes of elements are pending
         self.last: Segment | None = None  # the newest segment, open or not
@@ -253,34 +255,46 @@ class Storage:
             self.last = next(before, None)
             self.numbers -= len(self.last.numbers) if self.last is not None else 0
 
-    def segment(self, view: View, position: int, value: float, limit: int) -> Pen:
-        """The way into a fresh segment for numbers written through `view`, open until the next read or other write.
+    def write_number(self, view: View, place: int, value: float, limit: int) -> Pen:
+        """Write a number that fits to one place of a view, counted in elements; gives the way to write further ones.
 
-        It closes as well once it has `limit` numbers. It has its first number when it joins the log, where another
-        thread may find it at once.
+        It goes into the open segment, or a fresh one, which is open until the next read or other write, or until it has
+        `limit` numbers. A segment has its first number when it joins the log, where another thread may find it at once.
         """
         self.check_writable(view)
         with engine.lock:
-            self.close()
-            self.tape = None
-            if self.last is not None:
-                self.numbers += len(self.last.numbers)
-            numbers: dict[int, int | float | bool] = {} if view.size < limit else Numbers(limit, _closing(self))
-            numbers[position] = value
-            made = self.last = Segment(self._stamp(), view, numbers)
+            segment = self.open
+            if segment is None or segment.dtype is not view.dtype:
+                self.close()
+                self.tape = None
+                if self.last is not None:
+                    self.numbers += len(self.last.numbers)
+                small = self.nbytes < limit * view.dtype.itemsize
+                numbers: dict[int, int | float | bool] = {} if small else Numbers(limit, _closing(self))
+                segment = self.open = self.last = Segment.through(self._stamp(), view, numbers)
+                numbers[place] = value
+                self.log.append(segment)
+            else:
+                segment.join(view)
+                segment.numbers[place] = value
             self._forget(view)
-            self.log.append(made)
-            length = view.shape[0] if view.rank == 1 else 0
-            self.open = Pen(view, numbers, length, *plain_range(view.dtype), view.dtype.is_float)
-            return self.open
+            if len(self.pens) == PENS:
+                self._close_pens()
+            pen = Pen.of(view, segment.numbers)
+            self.pens.append(pen)
+            return pen
 
     def close(self) -> None:
         """Close the open segment: numbers written from now on are later writes."""
-        pen = self.open
-        if pen is not None:
-            pen.length = 0
-            pen.numbers = {}
+        if self.open is not None:
             self.open = None
+            self._close_pens()
+
+    def _close_pens(self) -> None:
+        """Have those who write numbers ask again."""
+        for pen in self.pens:
+            pen.close()
+        self.pens.clear()
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""

@@ -276,8 +276,8 @@ def _target(entry: AnyEntry) -> Region:
     match entry:
         case Elements():
             return _of_elements(np.array(entry.offsets(), np.int64), entry.dtype)
-        case Segment(view=view, numbers=numbers) if len(numbers) < view.size:
-            return _of_elements(offsets_of(view, numbers), view.dtype)
+        case Segment(view=view, dtype=dtype, numbers=numbers) if len(numbers) < view.size:
+            return _of_elements(offsets_of(dtype, numbers), dtype)
         case _:
             return _of_view(entry.view)
 

@@ -58,14 +58,9 @@ def bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> 
     return low, high
 
 
-def offsets_of(view: View, positions: Collection[int]) -> Integers:
-    """The byte offsets of row-major positions of a view."""
-    rest = np.fromiter(positions, np.int64, len(positions))
-    total = np.full(len(rest), view.offset, np.int64)
-    for extent, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
-        rest, digits = np.divmod(rest, extent)
-        total += digits * stride
-    return total + rest * (view.strides[0] if view.shape else 0)
+def offsets_of(dtype: DType, places: Collection[int]) -> Integers:
+    """The byte offsets of places that are counted in elements."""
+    return np.fromiter(places, np.int64, len(places)) * dtype.itemsize
 
 
 @dataclass(slots=True)

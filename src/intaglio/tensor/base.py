@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import numpy as np
 
 from intaglio.core.config import config, settings_now
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
@@ -27,6 +29,7 @@ from intaglio.storage.flush import (
 )
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
+from intaglio.storage.journal import INTEGERS, element_at
 from intaglio.storage.skeleton import Skeleton
 from intaglio.storage.storage import Storage, pending
 
@@ -37,12 +40,15 @@ if TYPE_CHECKING:
     from intaglio.storage.skeleton import Hole
 
 T = TypeVar("T", bound="TensorBase")
+Element: TypeAlias = "tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]"
+"""How single elements are found: the skeleton that reads one, the byte offset of the first, strides, shape."""
 new: Final = object.__new__
 remember: Final = scalars.append
 NUMBERS: Final[dict[type[object], Skeleton]] = {
     int: Skeleton(dtypes.int64),
     float: Skeleton(dtypes.float32),
 }  # weak: cast at the op that takes them
+FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # numbers that arrays are made of
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
 EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
@@ -65,8 +71,9 @@ class TensorBase(ScalarHandle):
     _skeleton: Skeleton | None = None
     _holes: tuple[Hole, ...] | None = None
     _offset: int = 0
-    _element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]] | None = None
+    _element: Element | None = None
     _row: tuple[Skeleton, Storage, int, int, int] | None = None
+    _apart: bool = False  # whether its elements are known to have bytes of their own
     _device: str = "CPU"
     _grad_state: object = None
 
@@ -94,6 +101,7 @@ class TensorBase(ScalarHandle):
         self._node = self._storage = self._view = self._skeleton = self._holes = None
         self._element = self._row = self._pen = self._grad_state = None
         self._offset = 0
+        self._apart = False
         self._device = device
 
     # -- what it is
@@ -167,21 +175,26 @@ class TensorBase(ScalarHandle):
 
     # -- elements in loops
 
-    def _elements(self) -> tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]:
-        """(read skeleton, byte offset, strides, shape) for reads and writes of single elements.
-
-        Of a tensor of one axis `_row` has the same for the fast paths: skeleton, storage, offset, stride, extent.
-        """
+    def _elements(self) -> Element:
+        """What reads and writes of single elements ask for."""
         found = self._element
         if found is None:
             storage, view = self._place()
             crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
             shape = CROOKED if crooked else view.shape
-            found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
-            if len(shape) == 1:
-                self._row = (found[0], storage, view.offset, view.strides[0], shape[0])
-                self._pen, self._grad_state = self._pen, self._grad_state  # the handle's own: see above
+            found = Skeleton(view.dtype, storage), view.offset, view.strides, shape
+            self._note_element(found, storage)
         return found
+
+    def _note_element(self, element: Element, storage: Storage) -> None:
+        """Keep what reads and writes of single elements ask for.
+
+        Of a tensor of one axis `_row` has the same for the fast paths: skeleton, storage, offset, stride, extent.
+        """
+        skeleton, offset, strides, shape = self._element = element
+        if len(shape) == 1:
+            self._row = (skeleton, storage, offset, strides[0], shape[0])
+        self._pen, self._grad_state = self._pen, self._grad_state  # the handle's own: see above
 
     def __getitem__(self: T, index: Any) -> T:
         if type(index) is int:
@@ -204,18 +217,60 @@ class TensorBase(ScalarHandle):
                     j = j if j >= 0 else j + shape[1]
                     if 0 <= i < shape[0] and 0 <= j < shape[1]:
                         return one_element(self, skeleton, storage, offset + i * strides[0] + j * strides[1])
+        return self._get_slow(index)
+
+    def _get_slow(self: T, index: Any) -> T:
+        """All but the single elements of one or two axes; those of more axes, and rows, are found at once as well."""
+        kind = index.__class__
+        if kind is tuple or kind in INTEGERS:
+            element = self._element or self._elements()
+            storage = self._storage
+            if storage is not None and storage.plain:
+                skeleton, start, strides, shape = element
+                offset = element_at(index, shape, strides, start)
+                if offset is not None:
+                    return one_element(self, skeleton, storage, offset)
+                if kind is not tuple and self._grad_state is None:
+                    row = self._row_at(element, storage, int(index))
+                    if row is not None:
+                        return row
         return self._get(index)
 
-    def __setitem__(self, index: object, value: object) -> None:
+    def _row_at(self: T, element: Element, storage: Storage, i: int) -> T | None:
+        """The view at one position of the first of several axes, read by the same skeleton; None where it is none."""
+        skeleton, offset, strides, shape = element
+        if len(shape) < 2 or shape is CROOKED or not -shape[0] <= i < shape[0]:
+            return None
+        offset += (i if i >= 0 else i + shape[0]) * strides[0]
+        made = self._from_view(storage, View(skeleton.dtype, shape[1:], strides[1:], offset))
+        made._note_element((skeleton, offset, strides[1:], shape[1:]), storage)
+        return made
+
+    def __setitem__(self, index: Any, value: Any) -> None:
         pen = self._pen
-        if pen is not None and type(index) is int:
+        if pen is not None and (
+            (type(value) is int and pen.lowest <= value <= pen.highest)
+            or (type(value) is float and pen.floating)
+            or type(value) is bool
+        ):
             # A number into an open segment, in as few bytecodes as will do. A pen that is out of use has no positions:
             # that is asked last, with nothing called before the store, so that no other thread closes it in between.
-            i = index if index >= 0 else index + pen.length
-            if (
-                (type(value) is int and pen.lowest <= value <= pen.highest) or (type(value) is float and pen.floating)
-            ) and 0 <= i < pen.length:
-                pen.numbers[i] = value
+            kind: type[object] = type(index)
+            if kind is int:
+                i = index if index >= 0 else index + pen.length
+                if 0 <= i < pen.length:
+                    pen.numbers[i if pen.direct else pen.start + i * pen.step] = value
+                    return
+            elif kind is tuple and len(index) == 2:
+                i, j = index
+                if type(i) is int and type(j) is int:
+                    i, j = i if i >= 0 else i + pen.rows, j if j >= 0 else j + pen.columns
+                    if 0 <= j < pen.columns and 0 <= i < pen.rows:
+                        pen.numbers[i * pen.step + (j if pen.direct else pen.start + j * pen.inner)] = value
+                        return
+            place = element_at(index, pen.shape, pen.steps, pen.start)
+            if place is not None and pen.shape:
+                pen.numbers[place] = value
                 return
         row = self._row
         if row is not None and type(index) is int and isinstance(value, TensorBase) and self._grad_state is None:
@@ -239,64 +294,53 @@ class TensorBase(ScalarHandle):
 
     def _write_slow(self, index: Any, value: Any) -> None:
         """Everything but a number into an open segment."""
-        kind = value.__class__
-        number = kind is int or kind is float
-        skeleton: Skeleton | None = value._skeleton if isinstance(value, TensorBase) else None
+        if value.__class__ in FIGURES and self.dtype.fits(number := value.item()):
+            self[index] = number
+            return
+        number = value.__class__ in NUMBERS or value.__class__ is bool
+        skeleton: Skeleton | None = None if number or not isinstance(value, TensorBase) else value._skeleton
         if (number or skeleton is not None) and self._grad_state is None:
-            element = self._element or self._elements()
-            place = _position(index, element[3])
-            if place is not None and self._storage is not None and self._storage.plain:
+            own, start, strides, shape = self._element or self._elements()
+            offset = element_at(index, shape, strides, start)
+            if offset is not None and self._storage is not None and self._storage.plain:
                 if skeleton is None:
-                    self._write_number(place, value)  # pyright: ignore[reportArgumentType] -- a number, by its class
+                    self._write_number(offset, value)  # pyright: ignore[reportArgumentType] -- a number, by its class
                     return
-                if self._write_scalar(element, place, value, skeleton):
+                if self._write_scalar(self._storage, own.dtype, offset, value, skeleton):
                     return
         self._set(index, value)
 
-    def _write_number(self, place: tuple[int, ...], value: float) -> None:
-        """A number into one element: into the open segment of this view, or a new one."""
+    def _write_number(self, offset: int, number: float) -> None:
+        """A number into one element, by the open segment or a new one."""
         storage, view = self._place()
-        if not view.dtype.fits(value):
+        dtype = view.dtype
+        if not dtype.fits(number):
             raise ValueRangeError(
-                f"setitem: the number must fit the dtype; {value} does not fit {view.dtype.name}. "
-                "Cast the tensor first?"
+                f"setitem: the number must fit the dtype; {number} does not fit {dtype.name}. Cast the tensor first?"
             )
-        position = 0
-        for i, n in zip(place, view.shape, strict=True):
-            position = position * n + i
-        if value.__class__ is float and not (view.dtype.is_float or view.dtype.is_bool):
-            value = int(value)
-        pen = storage.open
-        if pen is not None and pen.view is view:
-            pen.numbers[position] = value
-        else:
-            limit = max(1, config.journal_bytes // NUMBER)
-            if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
-                flush([storage])
-            pen = storage.segment(view, position, value, limit)
-        self._pen = pen
+        if number.__class__ is float and not (dtype.is_float or dtype.is_bool):
+            number = int(number)
+        place = offset // dtype.itemsize
+        pen, segment = self._pen, storage.open
+        if pen is not None and segment is not None and pen.numbers is segment.numbers:
+            segment.numbers[place] = number
+            return
+        limit = max(1, config.journal_bytes // NUMBER)
+        if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
+            flush([storage])
+        self._pen = storage.write_number(view, place, number, limit)
 
-    def _write_scalar(
-        self,
-        element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]],
-        place: tuple[int, ...],
-        value: TensorBase,
-        skeleton: Skeleton,
-    ) -> bool:
+    def _write_scalar(self, storage: Storage, dtype: DType, offset: int, value: TensorBase, skeleton: Skeleton) -> bool:
         """A scalar expression into one element; False where it has become a node in the meantime."""
-        own, offset, strides, _ = element
-        for i, stride in zip(place, strides, strict=True):
-            offset += i * stride
-        storage = self._storage
-        assert storage is not None
-        if value._storage is storage and value._offset == offset and skeleton.dtype is own.dtype:
+        if value._storage is storage and value._offset == offset and skeleton.dtype is dtype:
             return True  # what `t[k] += v` does last
         holes = value._holes or current_holes(value)
         if holes is None:
             return False
-        if storage.read_only or not storage.log:
+        if storage.read_only or not self._apart:
             storage.check_writable(self._place()[1])
-        storage.write_element(own.dtype, offset, skeleton, holes)
+            self._apart = True
+        storage.write_element(dtype, offset, skeleton, holes)
         relieve(storage)
         return True
 
@@ -403,28 +447,6 @@ def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T
     made._device = like._device
     made._holes = made._grad_state = None
     return made
-
-
-def _position(index: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The position of one element that integers name, or None where they name more or are out of range."""
-    parts: tuple[Any, ...] = index if index.__class__ is tuple else (index,)
-    if len(parts) != len(shape):
-        return None
-    if len(parts) == 2:  # the usual table, without the loop's cost
-        (i, j), (rows, columns) = parts, shape
-        if type(i) is not int or type(j) is not int:
-            return None
-        i, j = i if i >= 0 else i + rows, j if j >= 0 else j + columns
-        return (i, j) if 0 <= i < rows and 0 <= j < columns else None
-    found: list[int] = []
-    for part, n in zip(parts, shape, strict=True):
-        if type(part) is not int:
-            return None
-        i = part if part >= 0 else part + n
-        if not 0 <= i < n:
-            return None
-        found.append(i)
-    return tuple(found)
 
 
 class Way:

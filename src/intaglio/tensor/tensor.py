@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from intaglio.storage.flush import Pending
     from intaglio.storage.storage import Storage
 
+KINDS: Final = {"bool": 0, "int": 1, "uint": 1, "float": 2}  # of dtypes: a value of a later one does not go into others
+
 
 class Tensor(TensorBase):
     """An array of one dtype on one device, computed when a value is read.
@@ -227,11 +229,9 @@ class Tensor(TensorBase):
         out = op(self, other)
         if out is NotImplemented:
             return NotImplemented
-        rank = {"bool": 0, "int": 1, "uint": 1, "float": 2}
-        if rank[out.dtype.kind] > rank[self.dtype.kind]:
-            raise DTypeError(
-                f"{name}: the result is {out.dtype.name} and cannot go into {self.dtype.name}. Cast the tensor first?"
-            )
+        own, made = self.dtype, out.dtype
+        if made is not own and KINDS[made.kind] > KINDS[own.kind]:
+            raise DTypeError(f"{name}: the result is {made.name} and cannot go into {own.name}. Cast the tensor first?")
         if out.shape != self.shape:
             raise ShapeError(f"{name}: the result must have the target's shape; {out.shape} into {self.shape}.")
         self._put(out)
@@ -247,7 +247,8 @@ class Tensor(TensorBase):
             and isinstance(value, TensorBase)
             and value._holes is not None
         ):
-            self._storage.check_writable(self._place()[1])
+            if self._storage.read_only:
+                self._storage.check_writable(self._place()[1])
             assert value._skeleton is not None
             self._storage.write_element(skeleton.dtype, self._offset, value._skeleton, value._holes)
             return

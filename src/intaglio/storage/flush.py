@@ -226,6 +226,7 @@ class Slice:
         self._bases: set[Storage] = set()
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
+            storage.close()
             self._need(storage, storage.sequence)
         for node in nodes:
             self._follow(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import Node, Op, toposort
@@ -66,6 +67,12 @@ class Skeleton:
         if self.key is None:
             self.key = _flatten(self)
         return self.key
+
+
+@cache
+def number_skeleton(dtype: DType) -> Skeleton:
+    """The skeleton of a number by itself."""
+    return Skeleton(dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
@@ -22,6 +22,7 @@ from intaglio.storage.journal import (
     first_of,
     next_sequence,
 )
+from intaglio.storage.skeleton import number_skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
+SHORT: Final = 32  # numbers up to which a segment is rolled with the expressions around it
 PENS: Final = 64  # views that have a pen at a time: a bound, since loops make a view for each row
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
 pending: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()  # storages with a log that is not empty
@@ -286,9 +288,34 @@ class Storage:
 
     def close(self) -> None:
         """Close the open segment: numbers written from now on are later writes."""
-        if self.open is not None:
+        segment = self.open
+        if segment is not None:
             self.open = None
             self._close_pens()
+            if len(segment.numbers) <= SHORT:
+                self._as_elements(segment)
+
+    def _as_elements(self, segment: Segment) -> None:
+        """Put a closed short segment among the elements: so all that a loop writes, numbers or not, is rolled."""
+        with engine.lock:
+            if not self.log or self.log[-1] is not segment:
+                return  # a flush in another thread has taken it
+            del self.log[-1]
+            self.last = None  # `numbers` counts those before it
+            skeleton, item = number_skeleton(segment.dtype), segment.dtype.itemsize
+            rows: list[Any] = []
+            for place, number in segment.numbers.items():
+                self.sequence = next_sequence() if rows else segment.sequence
+                rows += number, skeleton, place * item, self.sequence
+            self.taped += len(segment.numbers)
+            self.skeletons.add(skeleton)
+            before = self.log[-1] if self.log else None
+            if isinstance(before, Elements) and before.dtype is segment.dtype:
+                before.rows += rows
+                self.tape = before
+            else:
+                self.tape = Elements(segment.dtype, segment.sequence, rows)
+                self.log.append(self.tape)
 
     def _close_pens(self) -> None:
         """Have those who write numbers ask again."""

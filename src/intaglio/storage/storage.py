@@ -253,7 +253,7 @@ class Storage:
         elif isinstance(entry, Segment) and entry is not self.last:
             self.numbers -= len(entry.numbers)
         elif isinstance(entry, Segment):
-            before = (known for known in reversed(self.log[:place]) if isinstance(known, Segment))
+            before = (known for k in range(place - 1, -1, -1) if isinstance(known := self.log[k], Segment))
             self.last = next(before, None)
             self.numbers -= len(self.last.numbers) if self.last is not None else 0
 

@@ -58,6 +58,48 @@ def test_a_loop_of_numbers_is_one_kernel_whose_source_does_not_grow() -> None:
     assert len(lengths) == 1
 
 
+def write_rows(t: Tensor, n: int) -> None:
+    for i in range(n):
+        row = t[i]
+        for j in range(5):
+            row[j] = 5 * i + j
+
+
+def write_backwards(t: Tensor, n: int) -> None:
+    for j in range(-1, -6, -1):
+        for i in range(n):
+            t[i, j] = 5 * i + 5 + j
+
+
+def write_in_turns(t: Tensor, n: int) -> None:
+    left, right = t[:, :2], t[:, 2:]
+    for i in range(n):
+        for j in range(3):
+            right[i, j] = 5 * i + 2 + j
+            if j < 2:
+                left[i][j] = 5 * i + j
+
+
+@pytest.mark.parametrize(("write", "in_order"), [(write_rows, True), (write_backwards, True), (write_in_turns, False)])
+def test_numbers_through_any_views_of_one_tensor_are_one_kernel(
+    write: Callable[[Tensor, int], None], in_order: bool
+) -> None:
+    lengths: set[int] = set()
+    for n in (100, 2000):
+
+        def program(n: int = n) -> list[list[float]]:
+            t = Tensor.empty(n, 5)
+            write(t, n)
+            return t.tolist()
+
+        plans.clear()
+        got, kernels, texts = counted(program)
+        assert (got, kernels) == (np.arange(5 * n).reshape(n, 5).tolist(), 1)
+        assert (GlobalCounters.table_bytes == 0) == in_order
+        lengths.add(len(texts[0].replace(str(5 * n), "n").replace(str(n), "n")))
+    assert len(lengths) == 1
+
+
 def test_a_write_of_a_number_allocates_nothing_and_launches_nothing() -> None:
     t, _ = zeros(N)
     GlobalCounters.reset()

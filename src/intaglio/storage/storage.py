@@ -267,24 +267,31 @@ class Storage:
         with engine.lock:
             segment = self.open
             if segment is None or segment.dtype is not view.dtype:
-                self.close()
-                self.tape = None
-                if self.last is not None:
-                    self.numbers += len(self.last.numbers)
-                small = self.nbytes < limit * view.dtype.itemsize
-                numbers: dict[int, int | float | bool] = {} if small else Numbers(limit, _closing(self))
-                segment = self.open = self.last = Segment.through(self._stamp(), view, numbers)
-                numbers[place] = value
-                self.log.append(segment)
-            else:
-                segment.join(view)
-                segment.numbers[place] = value
+                segment = self._open_segment(view, limit)
+            segment.join(view)
             self._forget(view)
             if len(self.pens) == PENS:
                 self._close_pens()
             pen = Pen.of(view, segment.numbers)
             self.pens.append(pen)
+            segment.numbers[place] = value
+            if segment is not self.last:
+                self.last = segment
+                self.log.append(segment)
+            if self.open is not segment:  # the number was the last that fits, or another thread reads
+                pen.close()
             return pen
+
+    def _open_segment(self, view: View, limit: int) -> Segment:
+        """A fresh segment, not yet in the log."""
+        self.close()
+        self.tape = None
+        if self.last is not None:
+            self.numbers += len(self.last.numbers)
+        small = self.nbytes < limit * view.dtype.itemsize
+        numbers: dict[int, int | float | bool] = {} if small else Numbers(limit, _closing(self))
+        self.open = Segment.through(self._stamp(), view, numbers)
+        return self.open
 
     def close(self) -> None:
         """Close the open segment: numbers written from now on are later writes."""
@@ -319,9 +326,9 @@ class Storage:
 
     def _close_pens(self) -> None:
         """Have those who write numbers ask again."""
-        for pen in self.pens:
+        pens, self.pens = self.pens, []
+        for pen in pens:
             pen.close()
-        self.pens.clear()
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""

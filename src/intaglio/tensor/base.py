@@ -255,7 +255,7 @@ class TensorBase(ScalarHandle):
         ):
             # A number into an open segment, in as few bytecodes as will do. A pen that is out of use has no positions:
             # that is asked last, with nothing called before the store, so that no other thread closes it in between.
-            kind: type[object] = type(index)
+            kind = type(index)  # pyright: ignore[reportUnknownVariableType] -- of any object
             if kind is int:
                 i = index if index >= 0 else index + pen.length
                 if 0 <= i < pen.length:

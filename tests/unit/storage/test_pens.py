@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from intaglio import Tensor, dtypes
+from intaglio import Context, Tensor, dtypes
 from intaglio.core.errors import GradError, IndexRangeError, OverlapError, ValueRangeError
+from intaglio.storage.held import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ VIEWS: list[Callable[[Any], Any]] = [
     lambda x: x.reshape(60)[7::3],
     lambda x: x[2, 3, 1:2],
 ]
-NUMBERS: list[Any] = [
+VALUES: list[Any] = [
     0,
     1,
     7,
@@ -67,9 +68,9 @@ def test_views_of_one_storage_are_written_in_turn_as_in_numpy(dtype: Any, seed: 
         if rng.random() < 0.05:
             assert own[index].item() == other[index]
         elif rng.random() < 0.05:
-            own[...] = other[...] = rng.choice(NUMBERS)
+            own[...] = other[...] = rng.choice(VALUES)
         else:
-            value = rng.choice(NUMBERS)
+            value = rng.choice(VALUES)
             own[index if len(index) > 1 or rng.random() < 0.5 else index[0]] = value
             other[index] = value
     assert t.tolist() == array.tolist()
@@ -183,3 +184,17 @@ def test_a_pen_does_not_write_what_has_become_a_leaf() -> None:
     with pytest.raises(GradError):
         t[0, 1] = 2.0
     assert t.detach().tolist() == [[1, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_numbers_up_to_the_bound_on_bytes_stay_in_the_order_of_the_program(limit: int) -> None:
+    with Context(journal_bytes=limit * NUMBER):
+        t, array = Tensor.zeros(4, 3).contiguous(), np.zeros((4, 3))
+        row, other, kept = t[1], array[1], []
+        for k in range(12):
+            t[k % 4, k % 3] = array[k % 4, k % 3] = k
+            kept.append((t[1] + 0, array[1].copy()))
+            row[(k + 1) % 3] = other[(k + 1) % 3] = -k
+            row[k % 3] = other[k % 3] = 100 + k
+        assert t.tolist() == array.tolist()
+        assert all(own.tolist() == then.tolist() for own, then in kept)

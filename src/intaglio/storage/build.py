@@ -12,7 +12,7 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.engine import realize as engine
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
-from intaglio.ops.elementwise import add, cast, floor_div, mod, mul
+from intaglio.ops.elementwise import add, cast, floor_div, ge, mod, mul, sub
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import buffer, const, iota, take, window
 from intaglio.ops.movement import expand, reshape
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from intaglio.storage.writes import Column
 
 _axes: Final = itertools.count(1_000_000)  # numbers of the counters of sequential loops, apart from lowering's own
+FEW_CHANGES: Final = 2  # changes of the arm that runs up to which turns are compared with each
 
 Reader = Callable[["Storage", View], Node]  # the value of a view of a storage as of the group's start
 
@@ -194,10 +195,20 @@ class Turns:
     def repeat(self) -> Repeat:
         """The statement."""
         arms = tuple(tuple(self._write(run) for run in arm) for arm in self.group.arms)
-        if self.group.selector is None:
-            return Repeat(self.counter, arms)
-        device = self.home(self.group.runs[0].kind.storage).device
-        return Repeat(self.counter, arms, self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device))
+        return Repeat(self.counter, arms, self._selector() if self.group.selector is not None else None)
+
+    def _selector(self) -> Node:
+        """Which arm runs in a turn: by comparisons where that changes a few times, else by a table."""
+        column = np.array(self.group.selector, np.int64)
+        changes = np.flatnonzero(np.diff(column)) + 1
+        if len(changes) > FEW_CHANGES:
+            device = self.home(self.group.runs[0].kind.storage).device
+            return self._lookup(column, dtypes.int64, device)
+        total = const(dtypes.int64, int(column[0]))
+        for turn in changes.tolist():
+            after = cast(ge(self.counter, const(dtypes.int64, turn)), dtypes.int64)
+            total = add(total, mul(after, const(dtypes.int64, int(column[turn] - column[turn - 1]))))
+        return total
 
     def _write(self, run: Run) -> Write:
         """One write of the body."""
@@ -262,9 +273,11 @@ class Turns:
         return 0, self._lookup(np.array(self._spread(values, run), np.int64), dtypes.int64, device)
 
     def _digits(self, column: Integers, run: Run) -> tuple[int, Node] | None:
-        """A column over a nest of loops, by the digits of the counter; None where it is no nest."""
-        if len(run.numbers) != self.group.count:
+        """A column over a nest of loops in a row of turns, by the digits of the counter; None where it is no nest."""
+        turns = run.numbers
+        if turns[-1] - turns[0] + 1 != len(turns):
             return None
+        counter = self.counter if not turns[0] else sub(self.counter, const(dtypes.int64, int(turns[0])))
         nest = common_nest(len(column), [column])
         form = affine(column, nest)
         if form is None:
@@ -274,7 +287,7 @@ class Turns:
         for extent, step in zip(nest.extents, _ints(form), strict=True):
             weight //= extent
             if step:
-                digit = floor_div(self.counter, const(dtypes.int64, weight)) if weight > 1 else self.counter
+                digit = floor_div(counter, const(dtypes.int64, weight)) if weight > 1 else counter
                 if weight * extent < nest.n:
                     digit = mod(digit, const(dtypes.int64, extent))
                 term = mul(digit, const(dtypes.int64, step))

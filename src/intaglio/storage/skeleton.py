@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Hole: TypeAlias = int | float | bool
 LARGEST: Final = 96  # nodes of a payload that may become the body of a loop
-CHILDREN: Final = 16  # remembered extensions of a skeleton: a bound, since each keeps its operands alive
+CHILDREN: Final = 64  # remembered extensions of a skeleton: a bound, since each keeps its operands alive
 
 
 class Skeleton:

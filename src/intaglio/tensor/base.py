@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -12,10 +13,10 @@ from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
 from intaglio.core.errors import DeviceError, ValueRangeError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
-from intaglio.ir.node import living
+from intaglio.ir.node import living, make
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
-from intaglio.ops.memory import Buffer, buffer
+from intaglio.ops.memory import Buffer, Const, buffer, const
 from intaglio.storage.flush import (
     Pending,
     ScalarHandle,
@@ -30,7 +31,8 @@ from intaglio.storage.flush import (
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
 from intaglio.storage.journal import INTEGERS, element_at
-from intaglio.storage.skeleton import Skeleton
+from intaglio.storage.scratch import spilled
+from intaglio.storage.skeleton import Skeleton, number_skeleton
 from intaglio.storage.storage import Storage, pending
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="TensorBase")
 Element: TypeAlias = "tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]"
 """How single elements are found: the skeleton that reads one, the byte offset of the first, strides, shape."""
+Home: TypeAlias = "tuple[Skeleton, tuple[Hole, ...]]"
+"""An element that holds the value of a scalar expression: the skeleton that reads it, its offset and stamp."""
 new: Final = object.__new__
 remember: Final = scalars.append
 NUMBERS: Final[dict[type[object], Skeleton]] = {
@@ -52,7 +56,8 @@ FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # 
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
 EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
-LARGEST_HOLES: Final = 64
+LARGEST_HOLES: Final = 48  # of an expression of scalars; the operands of a larger one are put into memory first
+SMALL_HOLES: Final = 8  # of an expression that is rather computed again than read back from where it was written
 
 
 class TensorBase(ScalarHandle):
@@ -76,6 +81,7 @@ class TensorBase(ScalarHandle):
     _apart: bool = False  # whether its elements are known to have bytes of their own
     _device: str = "CPU"
     _grad_state: object = None
+    _home: Home | None = None  # the element that it was written to, where that is rather read than computed again
 
     # -- making handles
 
@@ -140,6 +146,22 @@ class TensorBase(ScalarHandle):
             self._node = scalar_node(self._skeleton.pattern(), self._holes, self._skeleton.dtype)
             self._skeleton = self._holes = None
         return self._node if self._node is not None else self._value()
+
+    def as_scalar(self) -> Skeleton | None:
+        """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
+        view, node = self._view, self._node
+        if self._skeleton is not None or self._grad_state is not None:
+            return self._skeleton
+        if node is not None and isinstance(node.op, Const):
+            self._holes = (node.op.value,)
+            self._skeleton = number_skeleton(node.dtype)
+            self._node = None
+        elif view is not None and not view.shape and not view.offset % view.dtype.itemsize:
+            storage, _ = self._place()
+            if storage.plain:
+                self._offset = view.offset
+                self._skeleton = Skeleton(view.dtype, storage)
+        return self._skeleton
 
     def _value(self) -> Node:
         """The value as of now, as a node."""
@@ -287,6 +309,8 @@ class TensorBase(ScalarHandle):
                 and stride
             ):
                 storage.write_element(own.dtype, start + i * stride, skeleton, holes)
+                if skeleton.op is not None and (skeleton.width > SMALL_HOLES or storage in skeleton.storages):
+                    value._settle_in(own, storage, start + i * stride)
                 if not storage.taped % EVERY:
                     relieve(storage)
                 return
@@ -330,6 +354,11 @@ class TensorBase(ScalarHandle):
             flush([storage])
         self._pen = storage.write_number(view, place, number, limit)
 
+    def _settle_in(self, element: Skeleton, storage: Storage, offset: int) -> None:
+        """Note that a scalar expression was just written to an element: what a loop carries is read back from there."""
+        if self._skeleton is not None and element.dtype is self._skeleton.dtype:
+            self._home = element, (offset, storage.sequence)
+
     def _write_scalar(self, storage: Storage, dtype: DType, offset: int, value: TensorBase, skeleton: Skeleton) -> bool:
         """A scalar expression into one element; False where it has become a node in the meantime."""
         if value._storage is storage and value._offset == offset and skeleton.dtype is dtype:
@@ -341,6 +370,8 @@ class TensorBase(ScalarHandle):
             storage.check_writable(self._place()[1])
             self._apart = True
         storage.write_element(dtype, offset, skeleton, holes)
+        if skeleton.op is not None and (skeleton.width > SMALL_HOLES or storage in skeleton.storages):
+            value._settle_in((self._element or self._elements())[0], storage, offset)
         relieve(storage)
         return True
 
@@ -445,7 +476,7 @@ def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T
     made._skeleton = skeleton
     made._offset = offset
     made._device = like._device
-    made._holes = made._grad_state = None
+    made._holes = made._grad_state = made._home = None
     return made
 
 
@@ -469,38 +500,79 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
 
     `left` is the skeleton of x, read before its holes: a flush in another thread takes both away, the skeleton first.
     """
+    home = x._home
+    if home is not None:
+        left, holes = home
+    else:
+        holes = x._holes or current_holes(x)
     key = way.keys.get(type(other))
     if key is not None:
         number: int | float = other  # pyright: ignore[reportAssignmentType] -- by its class
+        if holes is not None and len(holes) >= LARGEST_HOLES:
+            left, holes = _spill(x._device, left, holes)
         found = left.children.get(key) or _with_number(way, key, left, number.__class__)
-        if found is None or not (found.floating or found.dtype.fits(number)):
-            return None
-        holes = x._holes or current_holes(x)
-        if holes is None:
+        if found is None or holes is None or not (found.floating or found.dtype.fits(number)):
             return None
         holes = (number, *holes) if way.swapped else (*holes, number)
     elif isinstance(other, TensorBase) and (right := other._skeleton) is not None and other._grad_state is None:
         if other._device != x._device:
             return None
+        home = other._home
+        if home is not None:
+            right, others = home
+        else:
+            others = other._holes or current_holes(other)
+        if holes is None or others is None:
+            return None
+        if len(holes) + len(others) > LARGEST_HOLES:
+            (left, holes), (right, others) = _spill(x._device, left, holes), _spill(x._device, right, others)
         key = (way, right)
         found = left.children.get(key) or _with_scalar(way, key, left, right)
-        holes, others = x._holes or current_holes(x), other._holes or current_holes(other)
-        if found is None or holes is None or others is None:
+        if found is None:
             return None
         holes += others
     else:
-        return None
-    if len(holes) > LARGEST_HOLES:
         return None
     made = new(type(x))
     made._skeleton = found
     made._holes = holes
     made._device = x._device
-    made._storage = made._grad_state = None
+    made._storage = made._grad_state = made._home = None
     remember(weakref.ref(made))
     if len(scalars) > SWEEP:
         scalars[:] = [reference for reference in scalars if reference() is not None]
     return made
+
+
+def scalar_unary(op: Op, x: T, left: Skeleton) -> T | None:
+    """As scalar_binary, of one operand, which has the dtype that the op computes in."""
+    home = x._home
+    if home is not None:
+        left, holes = home
+    else:
+        holes = x._holes or current_holes(x)
+    if holes is None:
+        return None
+    if len(holes) >= LARGEST_HOLES:
+        left, holes = _spill(x._device, left, holes)
+    made = new(type(x))
+    made._skeleton = left.children.get(op) or left.extend(op, op, _result(op, left.dtype), None, False)
+    made._holes = holes
+    made._device = x._device
+    made._storage = made._grad_state = made._home = None
+    remember(weakref.ref(made))
+    return made
+
+
+@cache
+def _result(op: Op, dtype: DType) -> DType:
+    """The dtype that a unary op gives."""
+    return make(op, const(dtype, 0)).dtype
+
+
+def _spill(device: str, skeleton: Skeleton, holes: tuple[Hole, ...]) -> Home:
+    """A part of an expression, in memory if it is large."""
+    return spilled(device, skeleton, holes) if len(holes) > SMALL_HOLES else (skeleton, holes)
 
 
 def current_holes(element: TensorBase) -> tuple[Hole, ...] | None:

@@ -13,7 +13,7 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.base import TensorBase, Way, scalar_binary
+from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,8 +132,10 @@ def number(name: str, dtype: DType, value: int | float | bool) -> Node:
 
 def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     """A binary op with broadcasting and promotion."""
-    skeleton = x._skeleton
+    skeleton = x.as_scalar()
     if skeleton is not None and x._grad_state is None:
+        if isinstance(y, TensorBase):
+            y.as_scalar()
         quick = scalar_binary(way, x, skeleton, y)
         if quick is not None:
             return quick
@@ -154,12 +156,16 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
 
 def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     """A unary op; `floats` computes integers as the default float."""
-    node = x._value()
-    if floats and not node.dtype.is_float:
-        node = ops.cast(node, FLOAT)
-    check_computes(op.name, node.dtype)
-    if isinstance(op, UNFIT[node.dtype.kind]):
-        raise DTypeError(f"{op.name}: {node.dtype.name} operands have no {op.name}. {HINTS[node.dtype.kind]}")
+    dtype = x.dtype if x.dtype.is_float or not floats else FLOAT
+    check_computes(op.name, dtype)
+    if isinstance(op, UNFIT[dtype.kind]):
+        raise DTypeError(f"{op.name}: {dtype.name} operands have no {op.name}. {HINTS[dtype.kind]}")
+    skeleton = x.as_scalar()
+    if skeleton is not None and x._grad_state is None and dtype is x.dtype:
+        quick = scalar_unary(op, x, skeleton)
+        if quick is not None:
+            return quick
+    node = ops.cast(x._value(), dtype)
     return x._make(make(op, node), x)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
+from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
@@ -17,9 +18,9 @@ from intaglio.lower.merge import merge_folds
 from intaglio.lower.product import Product, row_range
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
-from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
+from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
-from intaglio.ops.memory import Load, Local, Param, Window, load
+from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Fold, Scan
 from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
@@ -354,7 +355,7 @@ class _Kernel:
 
     def _decomposed(self, root: Node) -> Node:
         """An expression by primitive ops, its reductions over as few ranges as can be."""
-        (simple,) = rewrite([decompose(root)], EXACT)
+        (simple,) = rewrite([decompose(root, in_parts=self.index.sized)], EXACT)
         return merge_folds(simple, self.index)
 
     def _steps(self, index: Node, r: Node) -> int:
@@ -578,10 +579,14 @@ class _Kernel:
         return best[1]
 
 
-def decompose(root: Node) -> Node:
+def decompose(root: Node, *, in_parts: bool = False) -> Node:
     """An expression with every op that is not primitive replaced by its decomposition, until none is left.
 
     Double precision keeps its functions: the library has them.
+
+    Args:
+        in_parts: Whether large integers of decompositions are put together from halves, so that none is taken for
+            one that depends on the nominal size.
     """
     done: dict[Node, Node] = {}
     forms: dict[Node, Node] = {}
@@ -601,12 +606,27 @@ def decompose(root: Node) -> Node:
         made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
         op = made.op
         if isinstance(op, Elementwise) and not op.primitive and made.dtype is not dtypes.float64:
-            forms[node] = op.decompose(*made.src)
+            form = op.decompose(*made.src)
+            forms[node] = _in_parts(form, made.src) if in_parts else form
             done.update((s, s) for s in made.src)
             stack.append(forms[node])
         else:
             done[node] = made
     return done[root]
+
+
+def _in_parts(form: Node, operands: tuple[Node, ...]) -> Node:
+    """A decomposition whose integers are all less than those that depend on the size."""
+    large = [n for n in toposort((form,), enter=lambda n: n not in operands) if _is_large(n)]
+    halves = {n: (int(n.op.value) >> 32, int(n.op.value) & 0xFFFFFFFF) for n in large if isinstance(n.op, Const)}
+    return substitute(
+        (form,), {n: or_(shl(number(high), number(32)), number(low)) for n, (high, low) in halves.items()}
+    )[0]
+
+
+def _is_large(node: Node) -> bool:
+    """Whether a node is an integer that might be taken for one that depends on the nominal size."""
+    return isinstance(node.op, Const) and node.dtype is dtypes.int64 and abs(int(node.op.value)) >= REACH
 
 
 def _group(window: Node) -> int:

@@ -237,7 +237,6 @@ def _words_of_two_over_pi(count: int) -> tuple[int, ...]:
 
 
 WORDS: Final = _words_of_two_over_pi(5)
-i64: Final = dtypes.int64
 LARGE: Final = 2.0**28  # from where two words of pi are too few
 
 

@@ -418,8 +418,8 @@ def _arm(writes: Writes, kinds: Integers, start: int, length: int, turns: Intege
     body: list[Run] = []
     for place in range(start, start + length):
         run = writes.runs[int(kinds[place])]
-        places: Integers = np.searchsorted(run.numbers, (turns - turns[0]) * length + place)
-        own = run.keep(places)
+        wanted: Integers = (turns - turns[0]) * length + place
+        own = run.keep(np.searchsorted(run.numbers, wanted))
         body.append(replace(own, numbers=turns))
     return body
 

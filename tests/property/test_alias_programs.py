@@ -33,7 +33,7 @@ def test_random_programs_equal_numpy(number: int) -> None:
     Programs(random.Random(number)).run()
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_random_programs_that_overwrite_what_they_wrote_equal_numpy(number: int) -> None:
     Overwriting(random.Random(number), 24).run()

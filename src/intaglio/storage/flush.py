@@ -371,9 +371,6 @@ class Flush:
             if storage.log:
                 held = (node for node in living(storage) if node not in self.own)
                 self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
-        for storage in self.wanted:
-            if storage.nbytes and not storage.log and storage.base is None and storage.ref is None:
-                storage.base = expand(const(dtypes.uint8, 0), (storage.nbytes,))  # never written: it reads as zeros
         self._statements(self.slice.entries())
         for storage in self.wanted:
             self.home(storage)

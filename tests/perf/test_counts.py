@@ -430,6 +430,18 @@ def test_a_product_with_bias_and_activation_is_one_kernel(sizes: tuple[int, int,
     assert counted(lambda: (x @ w + b).gelu().numpy())[1] == 1
 
 
+@pytest.mark.parametrize("sizes", [(16, 24, 32), (33, 130, 70), (128, 256, 300)])
+def test_a_product_with_a_transposed_factor_copies_nothing_through_memory(sizes: tuple[int, int, int]) -> None:
+    rows, inner, columns = sizes
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((rows, inner), (columns, inner), (columns,))]
+    x, w, b = (Tensor(array).realize() for array in arrays)
+    got, kernels, _ = counted(lambda: x.linear(w, b).realize())
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 4 * (rows * inner + columns * inner + columns + rows * columns)
+    assert np.allclose(got.numpy(), arrays[0] @ arrays[1].T + arrays[2], atol=1e-4)
+
+
 def test_a_layer_norm_with_weights_is_one_kernel() -> None:
     x, array = numbers()
     w, b = Tensor(array[:20]), Tensor(array[20:40])

@@ -271,12 +271,12 @@ class Emitter:
     def _range(self, r: Node, instance: Instance) -> Node:
         """The value of a range: a counter, or a vector of neighbours."""
         binding = self.bound[r]
-        base = self._base(binding, instance.get(r, 0))
+        base = self.first(binding, instance.get(r, 0))
         if not binding.lanes:
             return base
         return self.put(binding.frame, add(base, iota(binding.lanes)))
 
-    def _base(self, binding: Binding, n: int) -> Node:
+    def first(self, binding: Binding, n: int) -> Node:
         """The first element of an instance."""
         if not n:
             return binding.base

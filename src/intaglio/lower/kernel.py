@@ -14,7 +14,7 @@ from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
-from intaglio.lower.product import Product, row_range
+from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
@@ -369,7 +369,10 @@ class _Kernel:
             return
         v = self._vector_range(places, ranges)
         row: Node | None = None
-        if v is not None and len(places) == 1 and not self.index.sized:
+        alone = len(places) == 1 and not self.index.sized
+        if v is None and alone and self.target.vector_bytes:
+            v = turned_column(self.loops, places[0].value, places[0].index, ranges)
+        if v is not None and alone:
             row = row_range(self.loops, places[0].value, ranges, v)
         if v is not None and row is not None:
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)

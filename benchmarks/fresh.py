@@ -23,12 +23,14 @@ OWN_SETUP: Final = "from intaglio import Tensor\nx = np.arange(16.0, dtype=np.fl
 JAX_SETUP: Final = "import jax, jax.numpy as jnp\nx = np.arange(16.0, dtype=np.float32)"
 FIRST: Final = "(Tensor(x) * 2 + 1).tolist()"
 HUNDRED: Final = """
+import itertools
+steps = (lambda z: z.relu(), lambda z: z.abs(), lambda z: z * z, lambda z: z * 0.5, lambda z: z + 0.25)
 y = Tensor(x).realize()
-for k in range(100):
+for chosen in itertools.islice(itertools.product(steps, repeat=3), 100):
     z = y
-    for step in range(2 + k % 10):
-        z = (z + k).sin() if (k >> step % 4) & 1 else (z * y).exp()
-    (z.sum() if k % 2 else z + k).tolist()
+    for step in chosen:
+        z = step(z)
+    (z - 1).tolist()
 """
 CHAIN: Final = """
 y = Tensor(x).realize()

@@ -184,7 +184,7 @@ WORKS: Final = [
     Work("max-pool 2x2 8x64x56x56", normal(IMAGES), pooled, lambda x: x.max_pool2d(2),
          lambda x: torch_functional().max_pool2d(x, 2), traffic=5.0 * math.prod(IMAGES)),
     Work("batch norm 8x64x56x56", normal(IMAGES, *[(64,)] * 4), normed,
-         lambda x, m, v, w, b: x.batch_norm(m, v.abs(), w, b),
+         lambda x, m, v, w, b: x.batch_norm(w, b, m, v.abs()),
          lambda x, m, v, w, b: torch_functional().batch_norm(x, m, v.abs(), w, b), traffic=8.0 * math.prod(IMAGES)),
     Work("attention 8x12x512x64, causal", normal(HEADS, HEADS, HEADS), attention,
          lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),

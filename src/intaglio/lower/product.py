@@ -289,7 +289,13 @@ class Product:
         start, end = self.column_chunk or (number(0), number(self.width))
         stop = emitter.put(level, minimum(end, number(self.whole_columns)))
 
+        turn = pack.turn
+        around = pack.ranges if turn is None else [r for r in pack.ranges if r is not turn.along]
+
         def copy(instances: list[Instance], _: int) -> None:
+            if turn is not None:
+                self._turn_in(turn, instances)
+                return
             for instance in instances:
                 emitter.store(pack.scratch, pack.index, emitter.emit(pack.factor, instance), instance)
 
@@ -297,11 +303,10 @@ class Product:
             """Copy some columns, then compute with them."""
 
             def copies(_: Node, carried: list[Node]) -> list[Node]:
-                panels(self._in_panel(copy if turn is None else lambda instances, _: self._turn_in(turn, instances)))
+                panels(self._in_panel(copy))
                 return carried
 
-            turn = pack.turn
-            self.loops.nest([r for r in pack.ranges if turn is None or r is not turn.along], copies)
+            self.loops.nest(around, copies)
             self._rows(lambda tile: panels(self._in_panel(tile)))
 
         def block(counter: Node, carried: list[Node]) -> list[Node]:

@@ -17,6 +17,7 @@ from intaglio.lower.merge import merge_folds
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
+from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.stream import Stream, streamed
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
 from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
@@ -375,13 +376,17 @@ class _Kernel:
             v = turned_column(self.loops, places[0].value, places[0].index, ranges)
         if v is not None and alone:
             row = row_range(self.loops, places[0].value, ranges, v)
+        if v is not None and row is not None and is_slabbed(self.loops, places[0], row, v):
+            sheets = [r for r in ranges if r is not row and r is not v]
+            Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
+            return
         if v is not None and row is not None:
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
         fold = streamed(self.loops, places[0], v) if v is not None and alone else None
         if v is not None and fold is not None:
             outer = [r for r in ranges if r is not v]
-            Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split and not outer)
+            Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
             return
         if v is not None:
             places = self._keep_rows(places, v)

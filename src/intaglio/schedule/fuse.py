@@ -358,7 +358,7 @@ class _Contexts:
                 self.chosen.add(node)
             if node is self.root or node in self.chosen:
                 start = tuple(frozenset((a,)) if n != 1 else frozenset() for a, n in enumerate(node.shape))
-                ways: Ways = {(start, tuple(range(node.rank))): None}
+                ways: Ways = {(start, tuple(a for a, n in enumerate(node.shape) if n != 1)): None}
             else:
                 ways = self.ways[node]
             for axes, loops in list(ways)[:4]:
@@ -410,7 +410,7 @@ def _inputs(
                     key = (node, axes, a)
                     own = folds.setdefault(key, 1000 + len(folds))
                     inner.append(frozenset((own,)) if n != 1 else nothing)
-                    around.append(own)
+                    around += [own] if n != 1 else []
                 else:
                     inner.append(next(free))
             used = _union(axes)

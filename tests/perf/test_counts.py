@@ -430,16 +430,19 @@ def test_a_product_with_bias_and_activation_is_one_kernel(sizes: tuple[int, int,
     assert counted(lambda: (x @ w + b).gelu().numpy())[1] == 1
 
 
-@pytest.mark.parametrize("sizes", [(16, 24, 32), (33, 130, 70), (128, 256, 300)])
+@pytest.mark.parametrize("sizes", [(1, 70, 50), (5, 130, 70), (16, 24, 32), (33, 130, 70), (128, 256, 300)])
 def test_a_product_with_a_transposed_factor_copies_nothing_through_memory(sizes: tuple[int, int, int]) -> None:
     rows, inner, columns = sizes
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((rows, inner), (columns, inner), (columns,))]
     x, w, b = (Tensor(array).realize() for array in arrays)
-    got, kernels, _ = counted(lambda: x.linear(w, b).realize())
+    residual = rng.standard_normal((rows, columns)).astype(np.float32)
+    r = Tensor(residual).realize()
+    got, kernels, seen = counted(lambda: (x.linear(w, b) + r).realize())
     assert kernels == 1
-    assert GlobalCounters.global_mem == 4 * (rows * inner + columns * inner + columns + rows * columns)
-    assert np.allclose(got.numpy(), arrays[0] @ arrays[1].T + arrays[2], atol=1e-4)
+    assert GlobalCounters.global_mem == 4 * (rows * inner + columns * inner + columns + 2 * rows * columns)
+    assert "gather" not in seen[0]
+    assert np.allclose(got.numpy(), arrays[0] @ arrays[1].T + arrays[2] + residual, atol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1500, 1100), (32, 1500, 1100), (3, 1030, 2000)])

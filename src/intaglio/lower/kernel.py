@@ -10,6 +10,7 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
+from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
@@ -388,6 +389,7 @@ class _Kernel:
             outer = [r for r in ranges if r is not v]
             Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
             return
+        dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
             places = self._keep_rows(places, v)
         extents = {r: self.index.affine(r.src[0])[0] for r in ranges}
@@ -396,6 +398,10 @@ class _Kernel:
             work *= extents[r]
         inner = sum(_fold_size(p.value, self.index) for p in places)
         work *= max(1, inner)
+        if dots is not None:
+            sheets = [r for r in ranges if r not in dots]
+            Dots(self.loops, places[0], *dots).run(sheets, work, split=split)
+            return
         outer = [r for r in ranges if r is not v]
 
         def finish(instances: list[Instance], _: int) -> None:
@@ -576,6 +582,7 @@ class _Kernel:
                 step = self._steps(p.index, r)
                 score += 4 if step == 1 else -6
                 bit = self.emitter.bit(r)
+                often = {n for f in walk((p.value,)) if isinstance(f.op, Fold) for n in walk(f.src)}
                 for n in walk((p.value,)):
                     if isinstance(n.op, Load):
                         place = n.src[1]
@@ -583,7 +590,7 @@ class _Kernel:
                             continue
                         step = self._steps(place, r)
                         nested = any(isinstance(s.op, Load) for s in walk((place,)))
-                        weight = 4 if any(isinstance(f.op, Fold) for f in walk((p.value,))) else 1
+                        weight = 8 if n in often else 1
                         score += weight if step == 1 else -2 * weight if not nested else 0
             if best is None or score >= best[0]:
                 best = score, r

@@ -40,7 +40,9 @@ HEAVY: Final = 12  # operations from which a value is kept in scratch and not co
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
-LONG: Final = 60  # nodes from which an expression is computed for one vector at a time
+LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
+LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
+MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
 EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 
 
@@ -405,9 +407,9 @@ class _Kernel:
         outer = [r for r in ranges if r is not v]
 
         def finish(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                for place in places:
-                    self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, instance), instance)
+            for place in places:
+                for instance, value in zip(instances, self.emitter.emit_all(place.value, instances), strict=True):
+                    self.emitter.store(place.pointer, place.index, value, instance)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -563,7 +565,9 @@ class _Kernel:
         far = work * places[0].value.dtype.itemsize > 2 * self.target.level2
         if rows and far and size < SHORT and len(places) == 1:
             return self.target.vector_registers // 2
-        return UNROLL if size < LONG else 1
+        if size < LONG:
+            return UNROLL
+        return 2 * UNROLL if size < LONGEST and work >= MANY else 1  # steps of one vector wait for each other
 
     # -- choices
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.__main__ import TORCH, torch_array
+from benchmarks.peers import PEERS
 from intaglio import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TRIES = 11
+TORCH = not PEERS["torch"].missing()
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def main() -> None:
     print(f"{'microseconds a write':<28}" + "".join(f"{title:>8}" for title in titles))
     for line in LINES:
         source = np.random.default_rng(0).standard_normal(line.count, dtype=np.float32)
-        x, peer = Tensor(source).realize(), torch_array(source)
+        x, peer = Tensor(source).realize(), torch_array(source) if TORCH else None
         first = own_phases(line, x)
         own: list[tuple[float, float, float]] = []
         eager: list[float] = []
@@ -155,6 +156,13 @@ def main() -> None:
             cells += [min(others), statistics.median(others)]
         shown = "".join(f"{cell / line.count * 1e6:>8.3f}" for cell in cells)
         print(f"{line.name:<28}{shown}" + (f"{min(others) / min(totals):>8.2f}" if others else ""))
+
+
+def torch_array(array: np.ndarray) -> object:
+    """An array as PyTorch has it."""
+    import torch
+
+    return torch.from_numpy(array)
 
 
 def own_phases(line: Line, x: Tensor) -> tuple[float, float, float]:

@@ -472,6 +472,33 @@ def test_a_product_with_bias_and_activation_is_one_kernel(sizes: tuple[int, int,
     assert counted(lambda: (x @ w + b).gelu().numpy())[1] == 1
 
 
+@pytest.mark.parametrize("sizes", [(1, 70, 50), (5, 130, 70), (16, 24, 32), (33, 130, 70), (128, 256, 300)])
+def test_a_product_with_a_transposed_factor_copies_nothing_through_memory(sizes: tuple[int, int, int]) -> None:
+    rows, inner, columns = sizes
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((rows, inner), (columns, inner), (columns,))]
+    x, w, b = (Tensor(array).realize() for array in arrays)
+    residual = rng.standard_normal((rows, columns)).astype(np.float32)
+    r = Tensor(residual).realize()
+    got, kernels, seen = counted(lambda: (x.linear(w, b) + r).realize())
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 4 * (rows * inner + columns * inner + columns + 2 * rows * columns)
+    assert "gather" not in seen[0]
+    assert np.allclose(got.numpy(), arrays[0] @ arrays[1].T + arrays[2] + residual, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1500, 1100), (32, 1500, 1100), (3, 1030, 2000)])
+def test_a_product_of_few_rows_reads_the_matrix_once(sizes: tuple[int, int, int]) -> None:
+    rows, inner, columns = sizes
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in ((rows, inner), (inner, columns), (columns,))]
+    x, w, b = (Tensor(array).realize() for array in arrays)
+    got, kernels, _ = counted(lambda: (x @ w + b).realize())
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 4 * (rows * inner + inner * columns + columns + rows * columns)
+    assert np.array_equal(got.numpy(), arrays[0] @ arrays[1] + arrays[2])
+
+
 def test_a_layer_norm_with_weights_is_one_kernel() -> None:
     x, array = numbers()
     w, b = Tensor(array[:20]), Tensor(array[20:40])

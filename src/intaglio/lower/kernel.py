@@ -11,13 +11,16 @@ from intaglio.core.errors import InternalError
 from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
+from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
-from intaglio.lower.product import Product, row_range
+from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
+from intaglio.lower.slabs import Slabs, is_slabbed
+from intaglio.lower.stream import Stream, streamed
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
@@ -38,7 +41,9 @@ HEAVY: Final = 12  # operations from which a value is kept in scratch and not co
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
-LONG: Final = 60  # nodes from which an expression is computed for one vector at a time
+LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
+LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
+MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
 EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 
 
@@ -370,11 +375,24 @@ class _Kernel:
             return
         v = self._vector_range(places, ranges)
         row: Node | None = None
-        if v is not None and len(places) == 1 and not self.index.sized:
+        alone = len(places) == 1 and not self.index.sized
+        if v is None and alone and self.target.vector_bytes:
+            v = turned_column(self.loops, places[0].value, places[0].index, ranges)
+        if v is not None and alone:
             row = row_range(self.loops, places[0].value, ranges, v)
+        if v is not None and row is not None and is_slabbed(self.loops, places[0], row, v):
+            sheets = [r for r in ranges if r is not row and r is not v]
+            Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
+            return
         if v is not None and row is not None:
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
+        fold = streamed(self.loops, places[0], v) if v is not None and alone else None
+        if v is not None and fold is not None:
+            outer = [r for r in ranges if r is not v]
+            Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
+            return
+        dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
             places = self._keep_rows(places, v)
         extents = {r: self.index.affine(r.src[0])[0] for r in ranges}
@@ -383,12 +401,16 @@ class _Kernel:
             work *= extents[r]
         inner = sum(_fold_size(p.value, self.index) for p in places)
         work *= max(1, inner)
+        if dots is not None:
+            sheets = [r for r in ranges if r not in dots]
+            Dots(self.loops, places[0], *dots).run(sheets, work, split=split)
+            return
         outer = [r for r in ranges if r is not v]
 
         def finish(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                for place in places:
-                    self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, instance), instance)
+            for place in places:
+                for instance, value in zip(instances, self.emitter.emit_all(place.value, instances), strict=True):
+                    self.emitter.store(place.pointer, place.index, value, instance)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -544,7 +566,9 @@ class _Kernel:
         far = work * places[0].value.dtype.itemsize > 2 * self.target.level2
         if rows and far and size < SHORT and len(places) == 1:
             return self.target.vector_registers // 2
-        return UNROLL if size < LONG else 1
+        if size < LONG:
+            return UNROLL
+        return 2 * UNROLL if size < LONGEST and work >= MANY else 1  # steps of one vector wait for each other
 
     # -- choices
 
@@ -563,6 +587,7 @@ class _Kernel:
                 step = self._steps(p.index, r)
                 score += 4 if step == 1 else -6
                 bit = self.emitter.bit(r)
+                often = {n for f in walk((p.value,)) if isinstance(f.op, Fold) for n in walk(f.src)}
                 for n in walk((p.value,)):
                     if isinstance(n.op, Load):
                         place = n.src[1]
@@ -570,7 +595,7 @@ class _Kernel:
                             continue
                         step = self._steps(place, r)
                         nested = any(isinstance(s.op, Load) for s in walk((place,)))
-                        weight = 4 if any(isinstance(f.op, Fold) for f in walk((p.value,))) else 1
+                        weight = 8 if n in often else 1
                         score += weight if step == 1 else -2 * weight if not nested else 0
             if best is None or score >= best[0]:
                 best = score, r
@@ -618,10 +643,12 @@ def decompose(root: Node, *, in_parts: bool = False) -> Node:
 def _in_parts(form: Node, operands: tuple[Node, ...]) -> Node:
     """A decomposition whose integers are all less than those that depend on the size."""
     large = [n for n in toposort((form,), enter=lambda n: n not in operands) if _is_large(n)]
-    halves = {n: (int(n.op.value) >> 32, int(n.op.value) & 0xFFFFFFFF) for n in large if isinstance(n.op, Const)}
-    return substitute(
-        (form,), {n: or_(shl(number(high), number(32)), number(low)) for n, (high, low) in halves.items()}
-    )[0]
+    made: dict[Node, Node] = {}
+    for node in large:
+        assert isinstance(node.op, Const)
+        high, low = divmod(int(node.op.value), 1 << 32)
+        made[node] = or_(shl(number(high), number(32)), number(low))
+    return substitute((form,), made)[0]
 
 
 def _is_large(node: Node) -> bool:

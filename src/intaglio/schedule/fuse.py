@@ -21,7 +21,7 @@ DEEPEST: Final = 160  # ops computed in one kernel before a value in between get
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 SETUP: Final = 16  # elements for each turn of a sequential loop up to which what comes before is in its kernel
-PACKED: Final = 16  # rows of a product from which a factor with far-apart columns is copied into order first
+PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
 PANEL: Final = 32  # columns of a packed factor that lie together
 DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
@@ -266,7 +266,8 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, *node.op.axes))
             panels = alone and len(node.op.axes) == 1 and body.shape[column] % PANEL == 0
             deep = panels and body.shape[node.op.axes[0]] > DEEP and body.shape[kept[-2]] >= 4 * PACKED
-            if isinstance(core.op, (Reshape, Permute, Window)) and (deep or _far(core, column)):
+            far = _far(core, column) and not _turned(core, node.op.axes)
+            if isinstance(core.op, (Reshape, Permute, Window)) and (deep or far):
                 found[core] = _Pack(node.op.axes, column)
     return found
 
@@ -296,6 +297,12 @@ def _core(factor: Node) -> Node:
 def _far(core: Node, axis: int) -> bool:
     """Whether neighbours along an axis of a moved value lie apart in memory, now or once the value is computed."""
     return abs(_stride(core, axis)) > 1
+
+
+def _turned(core: Node, summed: tuple[int, ...]) -> bool:
+    """Whether a product puts the columns in order by itself, in scratch: they lie together along what is summed."""
+    depth = math.prod(core.shape[a] for a in summed if a < core.rank)
+    return depth <= DEEP and any(a < core.rank and _stride(core, a) == 1 for a in summed)
 
 
 def _stride(core: Node, axis: int) -> int:
@@ -351,7 +358,7 @@ class _Contexts:
                 self.chosen.add(node)
             if node is self.root or node in self.chosen:
                 start = tuple(frozenset((a,)) if n != 1 else frozenset() for a, n in enumerate(node.shape))
-                ways: Ways = {(start, tuple(range(node.rank))): None}
+                ways: Ways = {(start, tuple(a for a, n in enumerate(node.shape) if n != 1)): None}
             else:
                 ways = self.ways[node]
             for axes, loops in list(ways)[:4]:
@@ -403,7 +410,7 @@ def _inputs(
                     key = (node, axes, a)
                     own = folds.setdefault(key, 1000 + len(folds))
                     inner.append(frozenset((own,)) if n != 1 else nothing)
-                    around.append(own)
+                    around += [own] if n != 1 else []
                 else:
                     inner.append(next(free))
             used = _union(axes)

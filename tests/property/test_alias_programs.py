@@ -27,7 +27,7 @@ FOUND = {
 }
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_random_programs_equal_numpy(number: int) -> None:
     Programs(random.Random(number)).run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from intaglio.core.errors import GradError
-from intaglio.grad.vjp import mask_of, pull, read_flat, spread, winners
+from intaglio.grad.vjp import mask_of, pull, read_flat, spread, touched, winners
 from intaglio.ir.node import Node
 from intaglio.ops import elementwise as ops
 from intaglio.ops.elementwise import Detach
@@ -137,6 +137,9 @@ class Backward:
             return
         none = const(ct.dtype, 0)
         view = record.view
+        if view.dtype is not history.dtype:
+            self._add_flat((storage, count - 1), ops.where(touched(view, record.indices, ct), none, ct))
+            return
         if record.indices:
             whole = view.permute(tuple(range(view.rank)))
             inner = read_flat(whole, ct)

@@ -28,7 +28,19 @@ _enabled: Final[ContextVar[bool]] = ContextVar("intaglio_gradients", default=Tru
 
 
 class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
-    """A block (or function) in which nothing is tracked: `with no_grad(): p -= lr * p.grad`."""
+    """A block (or function) in which nothing is tracked: `with no_grad(): p -= lr * p.grad`.
+
+    A write in it changes values and nothing else: gradients of a tensor that was written so are as if it had not been.
+
+    Examples:
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> h = w * 3
+        >>> with no_grad():
+        ...     h[0] = 5
+        >>> _ = h.sum().backward()
+        >>> h.tolist(), w.grad.tolist()
+        ([5.0, 6.0], [3.0, 3.0])
+    """
 
     def __init__(self) -> None:
         self._tokens: Final[list[Token[bool]]] = []
@@ -82,22 +94,47 @@ def place(self: TensorBase, storage: Storage, node: Node) -> None:
         track(storage, node.dtype, base=node)
 
 
-def check_write(storage: Storage) -> None:
+def is_apart(handle: TensorBase) -> bool:
+    """Whether views of a handle that are taken now have no part in gradients: it has none, or this is in `no_grad`."""
+    return handle._grad_state is DETACHED or (not _enabled.get() and is_tracked(handle))
+
+
+def cuts(handle: TensorBase, value: TensorBase) -> bool:
+    """Whether a write of a value through a handle stops gradients that flow through the same bytes as they are."""
+    return value._grad_state is DETACHED and _is_seen(handle) and is_tracked(handle)
+
+
+def _is_seen(handle: TensorBase) -> bool:
+    """Whether gradients see what is written through a handle: neither inside `no_grad` nor through `detach`."""
+    return _enabled.get() and handle._grad_state is not DETACHED
+
+
+def check_write(handle: TensorBase, storage: Storage) -> None:
     """Raise where a write would change a leaf that wants gradients."""
     history = history_of(storage)
-    if history is not None and history.leaf and _enabled.get():
+    if history is not None and history.leaf and _is_seen(handle):
         raise GradError(
             "setitem: a tensor that requires grad cannot be written while gradients are tracked. "
             "Write to a .clone(), or inside no_grad()?"
         )
 
 
-def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...], sources: Sequence[Any]) -> None:
-    """Note a write in the storage's history, if it has one or the value brings one (a write of nothing is none)."""
-    if node.size == 0 or view.size == 0:
+def written(
+    handle: TensorBase,
+    storage: Storage,
+    view: View,
+    node: Node,
+    indices: tuple[Node, ...],
+    sources: Sequence[Any],
+) -> None:
+    """Note a write in the storage's history, if it has one or the value brings one.
+
+    A write of nothing is none, and neither is one that gradients do not see: the history stays what it was.
+    """
+    if node.size == 0 or view.size == 0 or not _is_seen(handle):
         return
     history = history_of(storage)
-    tracked = _enabled.get() and node.dtype.is_float and any(is_tracked(s) for s in sources)
+    tracked = node.dtype.is_float and any(is_tracked(s) for s in sources)
     if history is None:
         if not tracked:
             return
@@ -109,7 +146,8 @@ def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...],
         history = track(storage, node.dtype, base=base)
     if history.leaf:
         return
-    history.records.append(Record(storage.sequence, view, node if tracked else None, indices))
+    value = node if tracked and view.dtype is history.dtype else None
+    history.records.append(Record(storage.sequence, view, value, indices))
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:

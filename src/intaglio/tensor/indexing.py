@@ -25,6 +25,7 @@ from intaglio.tensor.elementwise import (
     to_shape,
     to_shape_full,
 )
+from intaglio.tensor.gradients import cuts
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -339,7 +340,7 @@ def write_view(self: Tensor, target: Tensor, value: Any) -> None:
     storage, view = target._place()
     if isinstance(value, TensorBase) and value._storage is storage:
         other = value._place()[1]
-        if other == view:
+        if other == view and not cuts(self, value):
             return  # what `t[k] += v` does last
     node = fit_shape(converted(self, value, view.dtype), view.shape)
     write_node(self, view, node, value)

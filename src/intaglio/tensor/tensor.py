@@ -78,7 +78,7 @@ class Tensor(TensorBase):
     def _share(self, storage: Storage, view: View) -> Tensor:
         """A tensor on the same storage."""
         made = Tensor._from_view(storage, view)
-        if self._grad_state is gradients.DETACHED:
+        if gradients.is_apart(self):
             made._grad_state = gradients.DETACHED
         return made
 
@@ -112,15 +112,15 @@ class Tensor(TensorBase):
 
     def _check_write(self, storage: Storage, *sources: Any) -> None:
         """Raise where a write is not allowed."""
-        gradients.check_write(storage)
+        gradients.check_write(self, storage)
 
     def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
         """Note a write for gradients."""
-        gradients.written(storage, view, node, (), sources)
+        gradients.written(self, storage, view, node, (), sources)
 
     def _written_at(self, storage: Storage, view: View, indices: tuple[Node, ...], node: Node, *sources: Any) -> None:
         """Note a write at computed positions for gradients."""
-        gradients.written(storage, view, node, indices, sources)
+        gradients.written(self, storage, view, node, indices, sources)
 
     def _get(self, index: object) -> Tensor:
         return indexing.getitem(self, index)

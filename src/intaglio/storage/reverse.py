@@ -75,6 +75,8 @@ class Pullback:
 def pullback(kind: Kind) -> Pullback | None:
     """The gradient of a kind of write; None where a read of it repeats bytes in a way that no view undoes.
 
+    None as well where it is too large to be a part of a loop, or takes several kernels.
+
     Raises: GradError if some op cannot be differentiated.
     """
     leaves: dict[Node, tuple[Step, int]] = {}
@@ -99,7 +101,7 @@ def pullback(kind: Kind) -> Pullback | None:
             return None
         own = reduce("sum", cts[node], tuple(a for a, (n, s) in enumerate(axes) if not s and n != 1))
         found = of_node(add(make(Read(OLD, view, 0)), own), again=True, largest=LARGEST_PULLBACK)
-        if found is None:
+        if found is None or found[0].is_in_parts:
             return None
         shares.append(Share(hole, step.storage, view, *found))
     used = {step.storage for share in shares for step in share.pattern.steps}

@@ -618,3 +618,42 @@ def test_elements_of_which_bits_were_written_have_no_gradient(dtype: str, expect
     h.sum().backward()
     assert w.grad is not None
     assert w.grad.tolist() == expected
+
+
+@pytest.mark.parametrize("flushes", [0, 1, 2])
+def test_values_of_a_loop_of_elements_are_kept_when_they_are_overwritten(flushes: int) -> None:
+    values = np.array([1.0, -3.0, 2.0, -2.0, 0.5])
+    w = Tensor(values, requires_grad=True)
+    h = w * 1
+    for i in range(1, 5):
+        h[i] = h[i - 1] * h[i] + w[i]
+        if flushes == 2:
+            h.realize()
+    total = (h * h).sum()
+    h[:] = 0
+    if flushes:
+        h.realize()
+    total.backward()
+    torch = pytest.importorskip("torch")
+    theirs = torch.tensor(values, requires_grad=True)
+    rows = [theirs[0]]
+    for i in range(1, 5):
+        rows.append(rows[-1] * theirs[i] + theirs[i])
+    torch.stack(rows).square().sum().backward()
+    assert w.grad is not None
+    assert np.allclose(w.grad.numpy(), theirs.grad.numpy())
+
+
+def test_running_sums_inside_a_loop_that_depends_on_itself_are_right() -> None:
+    torch = pytest.importorskip("torch")
+    values = np.arange(24.0).reshape(6, 4) % 5
+    x, theirs = Tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
+    t, other = Tensor.zeros(6, 4, dtype=dtypes.float64), torch.zeros(6, 4, dtype=torch.float64)
+    for i in range(1, 6):
+        t[i] = t[i - 1].cumsum(0) * 0.5 + x[i]
+        other[i] = other[i - 1].clone().cumsum(0) * 0.5 + theirs[i]
+    (t * t).sum().backward()
+    (other * other).sum().backward()
+    assert x.grad is not None
+    assert np.allclose(t.numpy(), other.detach().numpy())
+    assert np.allclose(x.grad.numpy(), theirs.grad.numpy())

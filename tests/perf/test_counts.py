@@ -192,13 +192,22 @@ def test_backward_takes_as_many_kernels_at_any_length_and_bytes_in_proportion(
     assert found[4000][1] - found[1000][1] == 3000 * each
 
 
-def test_backward_through_a_recurrence_of_ten_thousand_turns() -> None:
-    short, long = backward(1000, decay), backward(10000, decay)
+def carry(t: Tensor, x: Tensor, w: Tensor, i: int) -> None:
+    """A recurrence with a weight, whose gradient needs all values."""
+    t[i, 0] = t[i - 1, 0] * w[0] + x[i, 0]
+
+
+def test_backward_through_a_recurrence_of_a_hundred_thousand_turns_is_one_kernel_too() -> None:
+    short, long = backward(1000, carry), backward(100_000, carry)
     assert short[0] == long[0] == 1
-    assert long[1] - short[1] == 9000 * 56
-    expected = np.zeros((10000, 2), np.float32)
-    expected[1:, 0] = 2 - 0.5 ** np.arange(9998.0, -1, -1)
-    assert np.allclose(long[2].numpy(), expected)
+    assert long[1] - short[1] == 99_000 * 68
+    slopes = np.zeros((100_000, 2))
+    slopes[1:, 0] = 2 - 0.5 ** np.arange(99_998.0, -1, -1)
+    assert np.allclose(long[2].numpy(), slopes)
+    values = np.zeros(100_000)
+    for i in range(1, 100_000):
+        values[i] = values[i - 1] * 0.5 + 2 * i / 199_999
+    assert np.allclose(long[3].numpy(), [(values[:-1] * slopes[1:, 0]).sum(), 0], rtol=1e-3)
 
 
 def test_backward_of_one_weight_is_one_kernel_at_any_length_even_if_recording_it_flushes() -> None:
@@ -214,8 +223,8 @@ def test_backward_of_one_weight_is_one_kernel_at_any_length_even_if_recording_it
         return GlobalCounters.kernel_count, GlobalCounters.global_mem
 
     assert program(1000) == (1, 4 * 1000 + 4)
-    with Context(journal_nodes=5000):
-        assert program(10000) == (1, 4 * 10000 + 4)
+    with Context(journal_entries=5000):
+        assert program(100_000) == (1, 4 * 100_000 + 4)
 
 
 def test_values_that_a_loop_overwrites_are_kept_by_the_loop() -> None:

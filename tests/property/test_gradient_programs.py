@@ -16,6 +16,7 @@ PROGRAMS = 800  # a third of all random programs, the others of which are those 
 FOUND = {
     160: "a view that was taken inside no_grad had a gradient",
     7087: "a write at positions of the bits of a tracked tensor",
+    21317: "a scatter in the body of a reversed loop",
     62081759286125: "a tensor that was given its own detached value kept its gradient",
 }
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 DEEPEST: Final = 160  # ops computed in one kernel before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
-AROUND: Final = 16  # elements for each turn of a sequential loop up to which what comes before or after is in its kernel
+AROUND: Final = (
+    16  # elements for each turn of a sequential loop up to which what comes before or after is in its kernel
+)
 PACKED: Final = 16  # rows of a product from which a factor with far-apart columns is copied into order first
 
 PANEL: Final = 32  # columns of a packed factor that lie together
@@ -467,7 +469,7 @@ def _outermost(ways: Ways) -> bool:
 
 
 def together(statements: list[Statement]) -> list[list[Statement]]:
-    """Adjacent statements that share a kernel: none reads what another writes, or one is a loop, so that all are in order.
+    """Adjacent statements that share a kernel: none reads what another writes, or one is a loop and all are in order.
 
     What a loop starts from is written, and what it leaves is copied out, by the loop's kernel, at any length.
     """
@@ -519,7 +521,7 @@ def _is_plain(statement: Write, loop: Repeat) -> bool:
 
 def _work(statement: Write) -> int:
     """How many elements a statement computes, or reduces."""
-    return max(n.size for n in toposort((statement.value,)))
+    return max(n.size for n in toposort((statement.value,)) if not isinstance(n.op, Buffer))
 
 
 def _room(loop: Repeat) -> int:

@@ -11,7 +11,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.elementwise import Detach
 from intaglio.ops.memory import Read, const, put, take
 from intaglio.ops.movement import expand, reshape
-from intaglio.storage.history import history_of
+from intaglio.storage.history import Record, history_of
 from intaglio.storage.past import Loop, Past
 from intaglio.storage.reverse import Workspace
 from intaglio.storage.storage import Storage
@@ -176,8 +176,9 @@ def leaf_gradients(root: Node, ct: Node, *, retain: bool) -> dict[Storage, Node]
         for storage in sweep.used:
             history = history_of(storage)
             if history is not None and not history.leaf:
-                written = any(record.value is not None for record in history.records)
+                written = any(not isinstance(record, Record) or record.value is not None for record in history.records)
                 history.freed = history.freed or history.base is not None or written
                 history.records.clear()
+                history.kept.clear()
                 history.base = None
     return found

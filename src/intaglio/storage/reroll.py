@@ -358,7 +358,7 @@ def _in_turn(runs: list[Run]) -> bool:
 
 
 def _stay_wide(run: Run) -> NDArray[np.bool_]:
-    """For each write of a run, whether it takes a kernel of its own: by its work, its ops, or as it reads what it writes."""
+    """For each write of a run, whether it gets kernels of its own: by its work or ops, or as it reads its target."""
     kind = run.kind
     found = np.full(len(run.numbers), kind.size >= WIDE or kind.pattern.is_in_parts)
     if kind.size == 1 or found.all():

@@ -276,7 +276,8 @@ def _seen(run: Run, hole: int, items: Mapping[int, Item]) -> list[tuple[int, int
 
 def _read(step: Step, offset: int, stamp: int) -> Node:
     """What a read of a loop saw."""
-    return make(Read(step.storage, View(step.dtype, step.shape, step.strides, offset), stamp))
+    assert isinstance(step.storage, Storage)
+    return step.storage.read_past(View(step.dtype, step.shape, step.strides, offset), stamp)
 
 
 def _is_there(step: Step, seen: list[tuple[int, int]]) -> bool:

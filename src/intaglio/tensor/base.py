@@ -218,7 +218,7 @@ class TensorBase(ScalarHandle):
                 pen.numbers[i] = value
                 return
         row = self._row
-        if row is not None and type(index) is int and isinstance(value, TensorBase) and self._grad_state is None:
+        if row is not None and type(index) is int and isinstance(value, TensorBase) and value._grad_state is None:
             own, storage, start, stride, n = row
             i = index if index >= 0 else index + n
             skeleton = value._skeleton
@@ -241,8 +241,9 @@ class TensorBase(ScalarHandle):
         """Everything but a number into an open segment."""
         kind = value.__class__
         number = kind is int or kind is float
-        skeleton: Skeleton | None = value._skeleton if isinstance(value, TensorBase) else None
-        if (number or skeleton is not None) and self._grad_state is None:
+        scalar = isinstance(value, TensorBase) and value._grad_state is None
+        skeleton: Skeleton | None = value._skeleton if scalar else None
+        if number or skeleton is not None:
             element = self._element or self._elements()
             place = _position(index, element[3])
             if place is not None and self._storage is not None and self._storage.plain:
@@ -299,6 +300,16 @@ class TensorBase(ScalarHandle):
         storage.write_element(own.dtype, offset, skeleton, holes)
         relieve(storage)
         return True
+
+    def _element_at(self, index: object) -> tuple[Skeleton, int] | None:
+        """The read skeleton and byte offset of one element that integers name; None where they do not."""
+        skeleton, offset, strides, shape = self._element or self._elements()
+        place = _position(index, shape)
+        if place is None:
+            return None
+        for i, stride in zip(place, strides, strict=True):
+            offset += i * stride
+        return skeleton, offset
 
     def _get(self: T, index: object) -> T:
         """Indexing of every other kind."""
@@ -442,8 +453,10 @@ class Way:
         self.keys: Final[dict[type[object], object]] = {int: object(), float: object()}
 
 
-def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
+def scalar_binary(way: Way, x: T, left: Skeleton, other: object, *, tracked: bool = False) -> T | None:
     """A scalar with a number or another scalar, kept as skeleton and holes; None: take the long way.
+
+    With `tracked`, one of them may be tracked, and the result is.
 
     `left` is the skeleton of x, read before its holes: a flush in another thread takes both away, the skeleton first.
     """
@@ -457,7 +470,13 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
         if holes is None:
             return None
         holes = (number, *holes) if way.swapped else (*holes, number)
-    elif isinstance(other, TensorBase) and (right := other._skeleton) is not None and other._grad_state is None:
+    elif (
+        isinstance(other, TensorBase)
+        and (right := other._skeleton) is not None
+        and ((state := other._grad_state) is None or tracked)
+    ):
+        if state is not None and state is not True:
+            return None
         if other._device != x._device:
             return None
         key = (way, right)
@@ -474,7 +493,8 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
     made._skeleton = found
     made._holes = holes
     made._device = x._device
-    made._storage = made._grad_state = None
+    made._storage = None
+    made._grad_state = tracked or None
     remember(weakref.ref(made))
     if len(scalars) > SWEEP:
         scalars[:] = [reference for reference in scalars if reference() is not None]
@@ -484,7 +504,7 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
 def current_holes(element: TensorBase) -> tuple[Hole, ...] | None:
     """The holes of an element as of now; None where it is none, or must be read now."""
     storage = element._storage
-    if storage is None or not storage.plain:
+    if storage is None or not (storage.plain or (element._grad_state is True and not storage.pinned)):
         return None
     if storage.open is not None:
         storage.close()

@@ -13,12 +13,13 @@ from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import leaf_gradients
 from intaglio.storage.history import Record, history_of, track
-from intaglio.tensor.base import TensorBase
+from intaglio.tensor.base import EVERY, TensorBase, current_holes, relieve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.storage.storage import Storage
@@ -97,6 +98,37 @@ def place(self: TensorBase, storage: Storage, node: Node) -> None:
 def is_apart(handle: TensorBase) -> bool:
     """Whether views of a handle that are taken now have no part in gradients: it has none, or this is in `no_grad`."""
     return handle._grad_state is DETACHED or (not _enabled.get() and is_tracked(handle))
+
+
+def follows(handle: TensorBase) -> bool:
+    """Whether scalar expressions with a tracked scalar are recorded as rows: gradients see it."""
+    return _enabled.get() and handle._grad_state is not DETACHED
+
+
+def write_element(handle: TensorBase, storage: Storage, dtype: DType, offset: int, value: TensorBase) -> bool:
+    """Write a tracked scalar expression to one element; False where that is not to be a row."""
+    skeleton = value._skeleton
+    if value._grad_state is not True or skeleton is None or storage.pinned or storage.read_only:
+        return False
+    history = history_of(storage)
+    if (
+        not dtype.is_float
+        or not follows(handle)
+        or (history is not None and (history.leaf or history.dtype is not dtype))
+    ):
+        return False
+    if value._storage is storage and value._offset == offset and skeleton.dtype is dtype:
+        return True  # what `t[k] += v` does last
+    holes = value._holes or current_holes(value)
+    if holes is None:
+        return False
+    if history is None:
+        history = track(storage, dtype, base=storage.base if not storage.log else None)
+    storage.write_element(dtype, offset, skeleton, holes)
+    history.add_element(skeleton, holes, offset, storage.sequence)
+    if not storage.taped % EVERY:
+        relieve(storage)
+    return True
 
 
 def cuts(handle: TensorBase, value: TensorBase) -> bool:

@@ -25,7 +25,7 @@ from intaglio.tensor import (
     reduce,
     spatial,
 )
-from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, uop_of
+from intaglio.tensor.base import TensorBase, one_element, partition_tensors, relieve_tensor, uop_of
 from intaglio.tensor.spelling import spelled
 
 if TYPE_CHECKING:
@@ -90,10 +90,9 @@ class Tensor(TensorBase):
 
     def _place(self) -> tuple[Storage, View]:
         if self._storage is None and self._grad_state is True:
-            node = self._node
+            node = self.to_node()
             found = super()._place()
-            if node is not None:
-                gradients.place(self, found[0], node)
+            gradients.place(self, found[0], node)
             return found
         return super()._place()
 
@@ -123,9 +122,21 @@ class Tensor(TensorBase):
         gradients.written(self, storage, view, node, indices, sources)
 
     def _get(self, index: object) -> Tensor:
+        storage = self._storage
+        if storage is not None and storage.history is not None and not storage.pinned and gradients.follows(self):
+            place = self._element_at(index)
+            if place is not None:
+                made = one_element(self, place[0], storage, place[1])
+                made._grad_state = True
+                return made
         return indexing.getitem(self, index)
 
     def _set(self, index: object, value: object) -> None:
+        if isinstance(value, TensorBase) and value._grad_state is True and value._skeleton is not None:
+            place = self._element_at(index)
+            storage, _ = self._place()
+            if place is not None and gradients.write_element(self, storage, place[0].dtype, place[1], value):
+                return
         indexing.setitem(self, index, value)
 
     # -- gradients
@@ -246,12 +257,17 @@ class Tensor(TensorBase):
             and self._storage.plain
             and isinstance(value, TensorBase)
             and value._holes is not None
+            and value._grad_state is None
         ):
             self._storage.check_writable(self._place()[1])
             assert value._skeleton is not None
             self._storage.write_element(skeleton.dtype, self._offset, value._skeleton, value._holes)
             return
-        self._place()
+        storage, view = self._place()
+        if isinstance(value, TensorBase) and not view.shape and value._skeleton is not None:
+            crooked = view.offset % view.dtype.itemsize
+            if not crooked and gradients.write_element(self, storage, view.dtype, view.offset, value):
+                return
         indexing.write_view(self, self, value)
 
     def assign(self, value: Any) -> Self:

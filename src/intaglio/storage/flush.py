@@ -264,14 +264,18 @@ class Slice:
         self._taken[storage] = place
 
     def _readers(self) -> None:
-        """Join pending scalar entries that read what the slice overwrites: they run before."""
+        """Join pending elements that read what the slice overwrites, as it was before: they run with it."""
         for storage in list(pending):
-            if not storage.skeletons or not storage.log:
+            sources = {source for skeleton in storage.skeletons for source in skeleton.storages} & self._touched
+            if not sources or not storage.log:
                 continue
-            for skeleton in storage.skeletons:
-                for source in skeleton.storages:
-                    if source is not storage and source in self._touched:
-                        self._need(storage, min(storage.sequence, self.stamps[source]))
+            stamps = {source: self.stamps[source] for source in sources}
+            others = [stamp for source, stamp in stamps.items() if source is not storage]
+            needed = min(storage.sequence, max(others, default=-1))
+            for entry in storage.log:
+                if isinstance(entry, Elements):
+                    needed = max(needed, entry.last_reader(stamps))
+            self._need(storage, needed)
 
     def release(self) -> None:
         """Let go of the nodes that were followed."""
@@ -378,6 +382,9 @@ class Flush:
             if storage.base is not None:
                 value = self.resolve(storage.base)
                 self._add(Write(ref, View.contiguous(value.dtype, value.shape), value))
+            elif not storage.log:
+                value = expand(const(dtypes.uint8, 0), (storage.nbytes,))
+                self._add(Write(ref, View.contiguous(dtypes.uint8, value.shape), value))
             self._mark(storage, 0)
         else:
             self.homes[storage] = ref

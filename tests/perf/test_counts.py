@@ -210,6 +210,51 @@ def test_backward_through_a_recurrence_of_a_hundred_thousand_turns_is_one_kernel
     assert np.allclose(long[3].numpy(), [(values[:-1] * slopes[1:, 0]).sum(), 0], rtol=1e-3)
 
 
+def add_all(loss: Tensor, t: Tensor, x: Tensor, i: int) -> Tensor:
+    """A sum of elements."""
+    return loss + t[i]
+
+
+def add_squares(loss: Tensor, t: Tensor, x: Tensor, i: int) -> Tensor:
+    """A sum of squared differences."""
+    d = t[i] - x[i]
+    return loss + d * d
+
+
+def add_parts(loss: Tensor, t: Tensor, x: Tensor, i: int) -> Tensor:
+    """A sum of sums of views that overlap."""
+    return loss + (t[i - 1 : i + 1] * x[i - 1 : i + 1]).sum()
+
+
+@pytest.mark.parametrize(
+    ("grow", "slope"),
+    [
+        (add_all, lambda x: np.full(len(x), 2.0)),
+        (add_squares, lambda x: 2 * x * (np.arange(len(x)) > 0) + 2 * (np.arange(len(x)) == 0)),
+        (add_parts, lambda x: 4 * x * (2 - (np.arange(len(x)) % (len(x) - 1) == 0)) + 2 * (np.arange(len(x)) == 0)),
+    ],
+)
+def test_backward_of_a_loss_that_grows_in_a_loop_takes_as_many_kernels_at_any_length(
+    grow: Callable[[Tensor, Tensor, Tensor, int], Tensor], slope: Callable[[Any], Any]
+) -> None:
+    found: list[tuple[int, float]] = []
+    for n in (50, 250):
+        x = Tensor(np.linspace(0, 1, n), requires_grad=True).realize()
+        t = x * 2
+        loss = t[0]
+        for i in range(1, n):
+            loss = grow(loss, t, x, i)
+        loss.realize()
+        GlobalCounters.reset()
+        loss.backward()
+        assert x.grad is not None
+        x.grad.realize()
+        found.append((GlobalCounters.kernel_count, GlobalCounters.global_mem / n))
+        assert np.allclose(x.grad.numpy(), slope(np.linspace(0, 1, n)))
+    assert found[0][0] == found[1][0] <= 4
+    assert found[1][1] < 1.2 * found[0][1]
+
+
 def test_backward_of_one_weight_is_one_kernel_at_any_length_even_if_recording_it_flushes() -> None:
     def program(n: int) -> tuple[int, int]:
         x, w, t = Tensor.ones(n).realize(), Tensor([2.0], requires_grad=True), Tensor.zeros(n).realize()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.errors import GradError
 from intaglio.grad.vjp import mask_of, pull, read_flat, spread, touched, winners
@@ -14,7 +14,11 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.storage.history import Record, history_of
 from intaglio.storage.past import Loop, Past
 from intaglio.storage.reverse import Workspace
+from intaglio.storage.shares import gathered
 from intaglio.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from intaglio.storage.shares import Share
 
 Version: TypeAlias = tuple[Storage, int]
 Vertex: TypeAlias = Node | Version | Loop
@@ -28,6 +32,7 @@ class Backward:
         self.past: Final = Past(root)
         self.cts: Final[dict[Node, Node]] = {root: ct}
         self.flat: Final[dict[Version, Node]] = {}  # the cotangent of a version, flat
+        self.shares: Final[dict[Version, list[Share]]] = {}  # and what reads of it add to that
         self.ends: Final[dict[Loop, dict[Storage, Node]]] = {}  # those of what a loop writes, as they are after it
         self.leaves: Final[dict[Storage, Node]] = {}  # flat
         self.used: Final[dict[Storage, None]] = {}
@@ -44,6 +49,9 @@ class Backward:
                 if ends is not None:
                     self._pull_loop(vertex, ends)
             else:
+                shares = self.shares.pop(vertex, None)
+                if shares is not None:
+                    self._add_flat(vertex, gathered(vertex[0], shares))
                 ct = self.flat.pop(vertex, None)
                 if ct is not None:
                     self._pull_version(*vertex, ct)
@@ -104,8 +112,7 @@ class Backward:
             case Read(storage=Storage() as storage, view=view, stamp=stamp):
                 history = history_of(storage)
                 if history is not None and view.dtype is history.dtype:
-                    size = storage.nbytes // view.dtype.itemsize
-                    self._add_flat((storage, self.past.version(storage, stamp)), spread(view, ct, size))
+                    self.shares.setdefault((storage, self.past.version(storage, stamp)), []).append((view, ct))
             case Detach():
                 pass
             case _:

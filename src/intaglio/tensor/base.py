@@ -192,18 +192,25 @@ class TensorBase(ScalarHandle):
             if row is not None:
                 skeleton, storage, offset, stride, n = row
                 i = index if index >= 0 else index + n
-                if 0 <= i < n and storage.plain:
-                    return one_element(self, skeleton, storage, offset + i * stride)
+                if 0 <= i < n:
+                    if storage.plain:
+                        return one_element(self, skeleton, storage, offset + i * stride)
+                    if self._is_followed(storage):
+                        return tracked_element(self, skeleton, storage, offset + i * stride)
         elif index.__class__ is tuple and len(index) == 2:
             i, j = index
             if type(i) is int and type(j) is int:
                 skeleton, offset, strides, shape = self._element or self._elements()
                 storage = self._storage
-                if len(shape) == 2 and storage is not None and storage.plain:
+                if len(shape) == 2 and storage is not None:
                     i = i if i >= 0 else i + shape[0]
                     j = j if j >= 0 else j + shape[1]
                     if 0 <= i < shape[0] and 0 <= j < shape[1]:
-                        return one_element(self, skeleton, storage, offset + i * strides[0] + j * strides[1])
+                        place = offset + i * strides[0] + j * strides[1]
+                        if storage.plain:
+                            return one_element(self, skeleton, storage, place)
+                        if self._is_followed(storage):
+                            return tracked_element(self, skeleton, storage, place)
         return self._get(index)
 
     def __setitem__(self, index: object, value: object) -> None:
@@ -311,6 +318,10 @@ class TensorBase(ScalarHandle):
             offset += i * stride
         return skeleton, offset
 
+    def _is_followed(self, storage: Storage) -> bool:
+        """Whether gradients follow single elements of a storage that are read through this handle."""
+        raise NotImplementedError
+
     def _get(self: T, index: object) -> T:
         """Indexing of every other kind."""
         raise NotImplementedError
@@ -413,6 +424,13 @@ def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T
     made._offset = offset
     made._device = like._device
     made._holes = made._grad_state = None
+    return made
+
+
+def tracked_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T:
+    """The handle of one element through which gradients flow."""
+    made = one_element(like, skeleton, storage, offset)
+    made._grad_state = True
     return made
 
 

@@ -25,7 +25,7 @@ from intaglio.tensor import (
     reduce,
     spatial,
 )
-from intaglio.tensor.base import TensorBase, one_element, partition_tensors, relieve_tensor, uop_of
+from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, tracked_element, uop_of
 from intaglio.tensor.spelling import spelled
 
 if TYPE_CHECKING:
@@ -121,14 +121,15 @@ class Tensor(TensorBase):
         """Note a write at computed positions for gradients."""
         gradients.written(self, storage, view, node, indices, sources)
 
+    def _is_followed(self, storage: Storage) -> bool:
+        return storage.history is not None and not storage.pinned and gradients.follows(self)
+
     def _get(self, index: object) -> Tensor:
         storage = self._storage
-        if storage is not None and storage.history is not None and not storage.pinned and gradients.follows(self):
+        if storage is not None and self._is_followed(storage):
             place = self._element_at(index)
             if place is not None:
-                made = one_element(self, place[0], storage, place[1])
-                made._grad_state = True
-                return made
+                return tracked_element(self, place[0], storage, place[1])
         return indexing.getitem(self, index)
 
     def _set(self, index: object, value: object) -> None:

@@ -273,7 +273,7 @@ class Programs:
         k, tensor, array = self.pick()
         add = self.number(array)
         made = (array * array.dtype.type(2) + array.dtype.type(add)).astype(array.dtype)
-        self.keep(tensor * 2 + add, made, f"p{k} * 2 + {add}")
+        self.keep(tensor * 2 + add, _row_major(made), f"p{k} * 2 + {add}")
 
     def reduce(self) -> None:
         """A sum that must stay what it is now."""
@@ -284,7 +284,7 @@ class Programs:
         total = array.astype(np.int64).sum(axis) if array.dtype.kind in "iu" else array.sum(axis)
         if array.dtype.kind == "f" and np.abs(np.asarray(array)).sum() > 1e6:
             return
-        self.keep(tensor.sum(axis), total, f"p{k}.sum({axis})")
+        self.keep(tensor.sum(axis), _row_major(total), f"p{k}.sum({axis})")
 
     def read(self) -> None:
         """Look at a value in the middle."""
@@ -380,6 +380,11 @@ def _writable(array: Any) -> Any:
     if isinstance(array, np.ndarray):
         array.flags.writeable = True
     return array
+
+
+def _row_major(array: Any) -> Any:
+    """A fresh array laid out as a tensor's is: NumPy keeps the order of a permuted operand, so reshapes would copy."""
+    return np.asarray(array, order="C") if isinstance(array, (np.ndarray, np.generic)) else array
 
 
 def _array(value: Any) -> Any:

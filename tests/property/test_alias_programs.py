@@ -23,6 +23,7 @@ FOUND = {
     800340: "words at distances that are no multiple of their size",
     15036: "a stale read among writes that depend on one another",
     15966802: "an element computed from a first version that reads what the same group writes",
+    35374762537: "NumPy's result in the order of a permuted operand, of which a reshape is no view",
     7100023: "words seen through an empty view",
 }
 

@@ -137,7 +137,7 @@ class Traced:
 
     def _made(self, values: Any, slopes: Values, step: Callable[[Any], Any], *others: Traced) -> Traced:
         """A fresh array; PyTorch works on a copy, so that what it saves is not written."""
-        values = np.asarray(values)
+        values, slopes = np.asarray(values, order="C"), np.ascontiguousarray(slopes)  # as fresh tensors are laid out
         seen = self.trace.recording and values.dtype.kind == "f"
         theirs = self.trace.follow(lambda: step(self.theirs.clone()))
         tracked = seen and any(x.is_tracked for x in (self, *others))

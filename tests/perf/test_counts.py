@@ -224,7 +224,7 @@ def accumulate(t: Tensor, x: Tensor, w: Tensor, i: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "kernels", "each"), [(decay, 2, 56), (weigh, 1, 12), (squash, 2, 104), (accumulate, 2, 72)]
+    ("turn", "kernels", "each"), [(decay, 1, 56), (weigh, 1, 12), (squash, 1, 104), (accumulate, 1, 72)]
 )
 def test_backward_takes_as_many_kernels_at_any_length_and_bytes_in_proportion(
     turn: Callable[[Tensor, Tensor, Tensor, int], None], kernels: int, each: int
@@ -234,13 +234,67 @@ def test_backward_takes_as_many_kernels_at_any_length_and_bytes_in_proportion(
     assert found[4000][1] - found[1000][1] == 3000 * each
 
 
-def test_backward_through_a_recurrence_of_ten_thousand_turns() -> None:
-    short, long = backward(1000, decay), backward(10000, decay)
-    assert short[0] == long[0] == 2
-    assert long[1] - short[1] == 9000 * 56
-    expected = np.zeros((10000, 2), np.float32)
-    expected[1:, 0] = 2 - 0.5 ** np.arange(9998.0, -1, -1)
-    assert np.allclose(long[2].numpy(), expected)
+def carry(t: Tensor, x: Tensor, w: Tensor, i: int) -> None:
+    """A recurrence with a weight, whose gradient needs all values."""
+    t[i, 0] = t[i - 1, 0] * w[0] + x[i, 0]
+
+
+def test_backward_through_a_recurrence_of_a_hundred_thousand_turns_is_one_kernel_too() -> None:
+    short, long = backward(1000, carry), backward(100_000, carry)
+    assert short[0] == long[0] == 1
+    assert long[1] - short[1] == 99_000 * 68
+    slopes = np.zeros((100_000, 2))
+    slopes[1:, 0] = 2 - 0.5 ** np.arange(99_998.0, -1, -1)
+    assert np.allclose(long[2].numpy(), slopes)
+    values = np.zeros(100_000)
+    for i in range(1, 100_000):
+        values[i] = values[i - 1] * 0.5 + 2 * i / 199_999
+    assert np.allclose(long[3].numpy(), [(values[:-1] * slopes[1:, 0]).sum(), 0], rtol=1e-3)
+
+
+def add_all(loss: Tensor, t: Tensor, x: Tensor, i: int) -> Tensor:
+    """A sum of elements."""
+    return loss + t[i]
+
+
+def add_squares(loss: Tensor, t: Tensor, x: Tensor, i: int) -> Tensor:
+    """A sum of squared differences."""
+    d = t[i] - x[i]
+    return loss + d * d
+
+
+def add_parts(loss: Tensor, t: Tensor, x: Tensor, i: int) -> Tensor:
+    """A sum of sums of views that overlap."""
+    return loss + (t[i - 1 : i + 1] * x[i - 1 : i + 1]).sum()
+
+
+@pytest.mark.parametrize(
+    ("grow", "slope"),
+    [
+        (add_all, lambda x: np.full(len(x), 2.0)),
+        (add_squares, lambda x: 2 * x * (np.arange(len(x)) > 0) + 2 * (np.arange(len(x)) == 0)),
+        (add_parts, lambda x: 4 * x * (2 - (np.arange(len(x)) % (len(x) - 1) == 0)) + 2 * (np.arange(len(x)) == 0)),
+    ],
+)
+def test_backward_of_a_loss_that_grows_in_a_loop_takes_as_many_kernels_at_any_length(
+    grow: Callable[[Tensor, Tensor, Tensor, int], Tensor], slope: Callable[[Any], Any]
+) -> None:
+    found: list[tuple[int, float]] = []
+    for n in (50, 250):
+        x = Tensor(np.linspace(0, 1, n), requires_grad=True).realize()
+        t = x * 2
+        loss = t[0]
+        for i in range(1, n):
+            loss = grow(loss, t, x, i)
+        loss.realize()
+        GlobalCounters.reset()
+        loss.backward()
+        assert x.grad is not None
+        x.grad.realize()
+        found.append((GlobalCounters.kernel_count, GlobalCounters.global_mem / n))
+        assert np.allclose(x.grad.numpy(), slope(np.linspace(0, 1, n)))
+    assert found[0][0] == found[1][0] <= 4
+    assert found[1][1] < 1.2 * found[0][1]
 
 
 def test_backward_of_one_weight_is_one_kernel_at_any_length_even_if_recording_it_flushes() -> None:
@@ -256,8 +310,8 @@ def test_backward_of_one_weight_is_one_kernel_at_any_length_even_if_recording_it
         return GlobalCounters.kernel_count, GlobalCounters.global_mem
 
     assert program(1000) == (1, 4 * 1000 + 4)
-    with Context(journal_nodes=5000):
-        assert program(10000) == (1, 4 * 10000 + 4)
+    with Context(journal_entries=5000):
+        assert program(100_000) == (1, 4 * 100_000 + 4)
 
 
 def test_values_that_a_loop_overwrites_are_kept_by_the_loop() -> None:
@@ -274,7 +328,7 @@ def test_values_that_a_loop_overwrites_are_kept_by_the_loop() -> None:
     (_, kernels, _) = counted(lambda: t.sum().backward() and x.grad.numpy())  # pyright: ignore[reportOptionalMemberAccess]
     assert x.grad is not None
     assert np.array_equal(x.grad.numpy(), np.arange(N, dtype=np.float32))
-    assert kernels == 3  # the sum, the reversed loop, and the gradient out of its workspace
+    assert kernels == 2  # the sum, and the reversed loop, which copies the gradient out of its workspace
 
 
 def test_an_edit_distance_table_is_one_kernel_after_its_setup() -> None:

@@ -27,7 +27,7 @@ class Programs:
     def __init__(self, rng: random.Random, steps: int = 14) -> None:
         self.rng = rng
         self.steps = steps
-        self.pairs: list[tuple[Tensor, np.ndarray[Any, Any]]] = []
+        self.pairs: list[tuple[Tensor, Any]] = []  # the other is an array, or what behaves as one
         self.log: list[str] = []
 
     def run(self) -> None:
@@ -52,15 +52,19 @@ class Programs:
         """A failure with the program that led to it."""
         return "\n".join([*self.log, what])
 
-    def pick(self) -> tuple[int, Tensor, np.ndarray[Any, Any]]:
+    def pick(self) -> tuple[int, Tensor, Any]:
         """A pair at random."""
         k = self.rng.randrange(len(self.pairs))
         return k, *self.pairs[k]
 
-    def keep(self, tensor: Tensor, array: np.ndarray[Any, Any], text: str) -> None:
+    def target(self) -> tuple[int, Tensor, Any]:
+        """A pair at random that may be written."""
+        return self.pick()
+
+    def keep(self, tensor: Tensor, array: Any, text: str) -> None:
         """Remember a pair."""
         self.log.append(f"p{len(self.pairs)} = {text}")
-        self.pairs.append((tensor, np.asarray(array)))
+        self.pairs.append((tensor, _array(array)))
 
     def make(self) -> None:
         """A new tensor."""
@@ -124,13 +128,15 @@ class Programs:
             self.keep(tensor.permute(order), array.transpose(order), f"p{k}.permute({order})")
         elif what == 4 and array.ndim:
             axis = self.rng.randrange(array.ndim)
-            self.keep(tensor.flip(axis), np.flip(array, axis), f"p{k}.flip({axis})")
+            self.keep(
+                tensor.flip(axis), array[(slice(None),) * axis + (slice(None, None, -1), ...)], f"p{k}.flip({axis})"
+            )
         elif what == 5 and array.size:
             shape = self.rng.choice(((-1,), (1, -1), (-1, 1)))
             moved = array.reshape(shape)
             self.keep(tensor.reshape(*shape), moved, f"p{k}.reshape({shape})")
         elif what == 6 and array.ndim >= 2:
-            self.keep(tensor.diagonal(), _writable(np.diagonal(array)), f"p{k}.diagonal()")
+            self.keep(tensor.diagonal(), _writable(array.diagonal()), f"p{k}.diagonal()")
 
     def bits(self) -> None:
         """The same bytes as another dtype."""
@@ -160,7 +166,7 @@ class Programs:
 
     def write_number(self) -> None:
         """A number into a view."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         index = self.slices(array.shape)
         value = self.number(array)
         self.log.append(f"p{k}[{index}] = {value}")
@@ -169,7 +175,7 @@ class Programs:
 
     def write_value(self) -> None:
         """A value computed from something into a view."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         index = self.slices(array.shape)
         target = array[index] if index else array[...]
         for _ in range(4):
@@ -185,7 +191,7 @@ class Programs:
 
     def in_place(self) -> None:
         """An in-place operator on a view."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         index = self.slices(array.shape)
         value = self.rng.randint(0, 3)
         what = self.rng.randrange(3)
@@ -203,7 +209,7 @@ class Programs:
 
     def advanced(self) -> None:
         """A write at positions given as a list; the last of equals wins."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or not array.shape[0]:
             return
         count = self.rng.randint(1, 4)
@@ -216,7 +222,7 @@ class Programs:
 
     def lazy_index(self) -> None:
         """A write at positions that are themselves computed."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or not array.shape[0]:
             return
         n = array.shape[0]
@@ -236,7 +242,7 @@ class Programs:
 
     def mask(self) -> None:
         """A number where a condition holds."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim:
             return
         limit, value = self.rng.randint(0, 9), self.number(array)
@@ -246,7 +252,7 @@ class Programs:
 
     def overlap(self) -> None:
         """A copy of a tensor onto a shifted part of itself."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or array.shape[0] < 2:
             return
         what = self.rng.randrange(4)
@@ -269,7 +275,7 @@ class Programs:
         k, tensor, array = self.pick()
         add = self.number(array)
         made = (array * array.dtype.type(2) + array.dtype.type(add)).astype(array.dtype)
-        self.keep(tensor * 2 + add, made, f"p{k} * 2 + {add}")
+        self.keep(tensor * 2 + add, _row_major(made), f"p{k} * 2 + {add}")
 
     def reduce(self) -> None:
         """A sum that must stay what it is now."""
@@ -278,9 +284,9 @@ class Programs:
             return
         axis = self.rng.randrange(array.ndim)
         total = array.astype(np.int64).sum(axis) if array.dtype.kind in "iu" else array.sum(axis)
-        if array.dtype.kind == "f" and np.abs(array).sum() > 1e6:
+        if array.dtype.kind == "f" and np.abs(np.asarray(array)).sum() > 1e6:
             return
-        self.keep(tensor.sum(axis), np.asarray(total), f"p{k}.sum({axis})")
+        self.keep(tensor.sum(axis), _row_major(total), f"p{k}.sum({axis})")
 
     def read(self) -> None:
         """Look at a value in the middle."""
@@ -297,7 +303,7 @@ class Programs:
 
     def assign(self) -> None:
         """One tensor assigned to another of its shape."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         j, source, values = self.pick()
         if values.shape == array.shape:
             self.log.append(f"p{k}.assign(p{j})")
@@ -306,7 +312,7 @@ class Programs:
 
     def swap(self) -> None:
         """Two rows exchanged through views."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or array.shape[0] < 2:
             return
         i, j = self.rng.sample(range(array.shape[0]), 2)
@@ -319,7 +325,7 @@ class Programs:
 
     def loop(self) -> None:
         """Elements written one by one."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if array.ndim not in (1, 2) or max(array.shape) > 100:  # numbers up to the extent must fit every dtype
             return
         what = self.rng.randrange(4)
@@ -356,7 +362,7 @@ class Programs:
 
     def recurrence(self) -> None:
         """Each element from the one before."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if array.ndim != 1 or array.shape[0] < 2:
             return
         coin = self.rng.random() < 0.4
@@ -419,10 +425,21 @@ class Overwriting(Programs):
                 array[part] = array[part] + number
 
 
-def _writable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _writable(array: Any) -> Any:
     """NumPy's diagonal, made writable."""
-    array.flags.writeable = True
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = True
     return array
+
+
+def _row_major(array: Any) -> Any:
+    """A fresh array laid out as a tensor's is: NumPy keeps the order of a permuted operand, so reshapes would copy."""
+    return np.asarray(array, order="C") if isinstance(array, (np.ndarray, np.generic)) else array
+
+
+def _array(value: Any) -> Any:
+    """NumPy's scalar as an array."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEEPEST: Final = 160  # ops computed in one kernel before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
-SETUP: Final = 16  # elements for each turn of a sequential loop up to which what comes before is in its kernel
+AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
 PANEL: Final = 32  # columns of a packed factor that lie together
@@ -474,31 +474,75 @@ def _outermost(ways: Ways) -> bool:
 
 
 def together(statements: list[Statement]) -> list[list[Statement]]:
-    """Adjacent statements that share a kernel: none reads what another of them writes."""
+    """Adjacent statements that share a kernel: none reads what another writes, or one is a loop and all are in order.
+
+    What a loop starts from is written, and what it leaves is copied out, by the loop's kernel, at any length.
+    """
     groups: list[list[Statement]] = []
     written: set[BufferRef] = set()
+    loop: Repeat | None = None  # that of the last group
     for statement in statements:
-        if groups and _joins(groups[-1], statement, written):
+        if isinstance(statement, Repeat):
+            groups.append([*_setup(groups, statement), statement])
+            loop = statement
+        elif loop is not None and _follows(groups[-1], loop, statement):
             groups[-1].append(statement)
+        elif loop is None and groups and _joins(groups[-1], statement, written):
+            groups[-1].append(statement)
+            written.add(statement.ref)
         else:
             groups.append([statement])
-            written = set()
-        written |= {w.ref for arm in statement.arms for w in arm} if isinstance(statement, Repeat) else {statement.ref}
+            written, loop = {statement.ref}, None
     return groups
 
 
-def _joins(group: list[Statement], statement: Statement, written: set[BufferRef]) -> bool:
+def _setup(groups: list[list[Statement]], loop: Repeat) -> list[Statement]:
+    """The last statements so far, if a loop's kernel has room for them; they leave their groups."""
+    found: list[Statement] = []
+    while groups and len(found) + len(groups[-1]) < TOGETHER:
+        writes = [s for s in [*groups[-1], *found] if isinstance(s, Write) and _is_plain(s, loop)]
+        if len(writes) < len(groups[-1]) + len(found) or sum(map(_work, writes)) > _room(loop):
+            break
+        found = [*groups.pop(), *found]
+    return found
+
+
+def _follows(group: list[Statement], loop: Repeat, statement: Write) -> bool:
+    """Whether a statement after a loop is copied out in the loop's kernel: elements that are not folded."""
+    after = [s for s in group[group.index(loop) + 1 :] if isinstance(s, Write)]
+    return (
+        len(group) < TOGETHER
+        and _is_plain(statement, loop)
+        and not any(isinstance(n.op, Reduce) for n in toposort((statement.value,)))
+        and sum(map(_work, [*after, statement])) <= _room(loop)
+    )
+
+
+def _is_plain(statement: Write, loop: Repeat) -> bool:
+    """Whether a statement may be in the kernel of a loop at all."""
+    here = statement.ref.device == loop.arms[0][0].ref.device
+    return here and not isinstance(statement.value.op, (Scan, CopyTo)) and not _heavy(statement)
+
+
+def _work(statement: Write) -> int:
+    """How many elements a statement computes, or reduces."""
+    return max(n.size for n in toposort((statement.value,)) if not isinstance(n.op, Buffer))
+
+
+def _room(loop: Repeat) -> int:
+    """How many elements may be written before, or after, a loop in its kernel: not many more than it writes itself."""
+    turns = turns_of(loop)
+    own = turns * sum(w.value.size for arm in loop.arms for w in arm) // len(loop.arms)
+    return max(LIGHT, AROUND * turns, own)
+
+
+def _joins(group: list[Statement], statement: Write, written: set[BufferRef]) -> bool:
     """Whether a statement goes into a kernel that others are in."""
     if len(group) >= TOGETHER:
         return False
     first = group[0]
     if isinstance(first, Repeat):
         return False
-    if isinstance(statement, Repeat):  # what it starts from may be written by the kernel that it is in
-        most = max(LIGHT, SETUP * turns_of(statement))
-        light = sum(s.value.size for s in group if isinstance(s, Write)) <= most
-        plain = all(isinstance(s, Write) and not isinstance(s.value.op, (Scan, CopyTo)) for s in group)
-        return light and plain and first.ref.device == statement.arms[0][0].ref.device
     if isinstance(statement.value.op, (Scan, CopyTo)) or any(
         isinstance(s, Write) and isinstance(s.value.op, (Scan, CopyTo)) for s in group
     ):

@@ -30,6 +30,7 @@ from intaglio.storage import checks, reroll, trim
 from intaglio.storage.batch import batch, supports
 from intaglio.storage.build import Turns, copies, whole_write
 from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
+from intaglio.storage.kept import keep_everything, keep_overwritten
 from intaglio.storage.readers import living, outdated, overwritten, renew, target
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
@@ -110,6 +111,7 @@ def pin(storage: Storage) -> None:
         register_scalars()
         flush([other for other in list(pending) if any(storage in found.storages for found in other.skeletons)])
         flush([storage])
+        keep_everything(storage)
         living = [node for node in (reference() for reference in storage.live) if node is not None]
         readers = {node: node for node in living if node.place is None}  # what others hold -> what it is now
         origin = storage.origin() if storage.origin is not None else None
@@ -369,6 +371,7 @@ class Flush:
         self.own.update(_only_within(self.slice, self.nodes))
         for storage, stamp in self.slice.stamps.items():
             if storage.log:
+                keep_overwritten(storage, stamp)
                 held = (node for node in living(storage) if node not in self.own)
                 self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
         self._statements(self.slice.entries())
@@ -679,7 +682,7 @@ class Flush:
         """Put an entry among the writes that may be rolled; gives False for one that may not."""
         if isinstance(entry, Elements):
             for skeleton, sequences, offsets, columns in entry.by_skeleton():
-                pattern = _cast_pattern(skeleton.pattern(), entry.dtype)
+                pattern = cast_pattern(skeleton.pattern(), entry.dtype)
                 gathering.extend(self._kind(storage, entry.dtype, (), (), pattern), sequences, offsets, columns)
             return True
         known = self._rollable.get(entry.sequence)
@@ -962,10 +965,10 @@ def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Nod
         storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
         return storage.read_past(View(step.dtype, (), (), int(holes[hole])), int(holes[hole + 1])), False
 
-    return batch(_cast_pattern(pattern, dtype), (), leaf)
+    return batch(cast_pattern(pattern, dtype), (), leaf)
 
 
-def _cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
+def cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
     """A pattern whose value has a dtype."""
     if pattern.steps[-1].dtype is dtype:
         return pattern

@@ -358,10 +358,10 @@ def _in_turn(runs: list[Run]) -> bool:
 
 
 def _stay_wide(run: Run) -> NDArray[np.bool_]:
-    """For each write of a run, whether it is work enough for a kernel of its own, or reads what it writes elsewhere."""
+    """For each write of a run, whether it gets kernels of its own: by its work or ops, or as it reads its target."""
     kind = run.kind
-    found = np.full(len(run.numbers), kind.size >= WIDE)
-    if kind.size == 1 or kind.size >= WIDE:
+    found = np.full(len(run.numbers), kind.size >= WIDE or kind.pattern.is_in_parts)
+    if kind.size == 1 or found.all():
         return found
     for step, hole in kind.reads:
         if step.storage is kind.storage:

@@ -7,7 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import Node, Op, toposort
-from intaglio.ops.memory import Const, Read
+from intaglio.ops.memory import Const, Put, Read
+from intaglio.ops.reduce import Scan
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
@@ -106,6 +107,12 @@ class Pattern:
             elif step.kind == "number":
                 hole += 1
         return found
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether it takes several kernels: a scatter is one, and so is a running reduction that others use."""
+        ops = [step.op for step in self.steps]
+        return any(isinstance(op, Put) for op in ops) or any(isinstance(op, Scan) for op in ops[:-1])
 
 
 def _flatten(root: Skeleton) -> Pattern:

@@ -52,6 +52,7 @@ class Storage:
         "_history",
         "base",
         "device",
+        "followers",
         "last",
         "live",
         "log",
@@ -92,6 +93,7 @@ class Storage:
         self.pinned: bool = False
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
         self._history: object | None = None
+        self.followers: weakref.WeakSet[object] | None = None  # the histories with rows that read it
         self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
         self.open: Segment | None = None

@@ -227,18 +227,25 @@ class TensorBase(ScalarHandle):
             if row is not None:
                 skeleton, storage, offset, stride, n = row
                 i = index if index >= 0 else index + n
-                if 0 <= i < n and storage.plain:
-                    return one_element(self, skeleton, storage, offset + i * stride)
+                if 0 <= i < n:
+                    if storage.plain:
+                        return one_element(self, skeleton, storage, offset + i * stride)
+                    if self._is_followed(storage):
+                        return tracked_element(self, skeleton, storage, offset + i * stride)
         elif index.__class__ is tuple and len(index) == 2:
             i, j = index
             if type(i) is int and type(j) is int:
                 skeleton, offset, strides, shape = self._element or self._elements()
                 storage = self._storage
-                if len(shape) == 2 and storage is not None and storage.plain:
+                if len(shape) == 2 and storage is not None:
                     i = i if i >= 0 else i + shape[0]
                     j = j if j >= 0 else j + shape[1]
                     if 0 <= i < shape[0] and 0 <= j < shape[1]:
-                        return one_element(self, skeleton, storage, offset + i * strides[0] + j * strides[1])
+                        place = offset + i * strides[0] + j * strides[1]
+                        if storage.plain:
+                            return one_element(self, skeleton, storage, place)
+                        if self._is_followed(storage):
+                            return tracked_element(self, skeleton, storage, place)
         return self._get_slow(index)
 
     def _get_slow(self: T, index: Any) -> T:
@@ -295,7 +302,7 @@ class TensorBase(ScalarHandle):
                 pen.numbers[place] = value
                 return
         row = self._row
-        if row is not None and type(index) is int and isinstance(value, TensorBase) and self._grad_state is None:
+        if row is not None and type(index) is int and isinstance(value, TensorBase) and value._grad_state is None:
             own, storage, start, stride, n = row
             i = index if index >= 0 else index + n
             skeleton = value._skeleton
@@ -322,8 +329,9 @@ class TensorBase(ScalarHandle):
             self[index] = number
             return
         number = value.__class__ in NUMBERS or value.__class__ is bool
-        skeleton: Skeleton | None = None if number or not isinstance(value, TensorBase) else value._skeleton
-        if (number or skeleton is not None) and self._grad_state is None:
+        scalar = isinstance(value, TensorBase) and value._grad_state is None
+        skeleton: Skeleton | None = value._skeleton if scalar else None
+        if number or skeleton is not None:
             own, start, strides, shape = self._element or self._elements()
             offset = element_at(index, shape, strides, start)
             if offset is not None and self._storage is not None and self._storage.plain:
@@ -374,6 +382,16 @@ class TensorBase(ScalarHandle):
             value._settle_in((self._element or self._elements())[0], storage, offset)
         relieve(storage)
         return True
+
+    def _element_at(self, index: object) -> tuple[Skeleton, int] | None:
+        """The read skeleton and byte offset of one element that integers name; None where they do not."""
+        skeleton, start, strides, shape = self._element or self._elements()
+        offset = element_at(index, shape, strides, start)
+        return (skeleton, offset) if offset is not None else None
+
+    def _is_followed(self, storage: Storage) -> bool:
+        """Whether gradients follow single elements of a storage that are read through this handle."""
+        raise NotImplementedError
 
     def _get(self: T, index: object) -> T:
         """Indexing of every other kind."""
@@ -480,6 +498,13 @@ def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T
     return made
 
 
+def tracked_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T:
+    """The handle of one element through which gradients flow."""
+    made = one_element(like, skeleton, storage, offset)
+    made._grad_state = True
+    return made
+
+
 class Way:
     """A way to apply a binary op to scalars: which operand comes first, and whether integers become floats.
 
@@ -495,8 +520,10 @@ class Way:
         self.keys: Final[dict[type[object], object]] = {int: object(), float: object()}
 
 
-def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
+def scalar_binary(way: Way, x: T, left: Skeleton, other: object, *, tracked: bool = False) -> T | None:
     """A scalar with a number or another scalar, kept as skeleton and holes; None: take the long way.
+
+    With `tracked`, one of them may be tracked, and the result is.
 
     `left` is the skeleton of x, read before its holes: a flush in another thread takes both away, the skeleton first.
     """
@@ -508,13 +535,19 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
     key = way.keys.get(type(other))
     if key is not None:
         number: int | float = other  # pyright: ignore[reportAssignmentType] -- by its class
-        if holes is not None and len(holes) >= LARGEST_HOLES:
+        if holes is not None and len(holes) >= LARGEST_HOLES and not tracked:
             left, holes = _spill(x._device, left, holes)
         found = left.children.get(key) or _with_number(way, key, left, number.__class__)
         if found is None or holes is None or not (found.floating or found.dtype.fits(number)):
             return None
         holes = (number, *holes) if way.swapped else (*holes, number)
-    elif isinstance(other, TensorBase) and (right := other._skeleton) is not None and other._grad_state is None:
+    elif (
+        isinstance(other, TensorBase)
+        and (right := other._skeleton) is not None
+        and ((state := other._grad_state) is None or tracked)
+    ):
+        if state is not None and state is not True:
+            return None
         if other._device != x._device:
             return None
         home = other._home
@@ -524,7 +557,7 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
             others = other._holes or current_holes(other)
         if holes is None or others is None:
             return None
-        if len(holes) + len(others) > LARGEST_HOLES:
+        if len(holes) + len(others) > LARGEST_HOLES and not tracked:
             (left, holes), (right, others) = _spill(x._device, left, holes), _spill(x._device, right, others)
         key = (way, right)
         found = left.children.get(key) or _with_scalar(way, key, left, right)
@@ -533,11 +566,14 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
         holes += others
     else:
         return None
+    if tracked and len(holes) > LARGEST_HOLES:
+        return None
     made = new(type(x))
     made._skeleton = found
     made._holes = holes
     made._device = x._device
-    made._storage = made._grad_state = made._home = None
+    made._storage = made._home = None
+    made._grad_state = tracked or None
     remember(weakref.ref(made))
     if len(scalars) > SWEEP:
         scalars[:] = [reference for reference in scalars if reference() is not None]
@@ -578,7 +614,7 @@ def _spill(device: str, skeleton: Skeleton, holes: tuple[Hole, ...]) -> Home:
 def current_holes(element: TensorBase) -> tuple[Hole, ...] | None:
     """The holes of an element as of now; None where it is none, or must be read now."""
     storage = element._storage
-    if storage is None or not storage.plain:
+    if storage is None or not (storage.plain or (element._grad_state is True and not storage.pinned)):
         return None
     if storage.open is not None:
         storage.close()

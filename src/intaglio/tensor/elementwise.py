@@ -14,6 +14,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
 from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
+from intaglio.tensor.gradients import follows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,6 +138,10 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
         if isinstance(y, TensorBase):
             y.as_scalar()
         quick = scalar_binary(way, x, skeleton, y)
+        if quick is not None:
+            return quick
+    if skeleton is not None and follows(x) and (x._grad_state is True or getattr(y, "_grad_state", None) is True):
+        quick = scalar_binary(way, x, skeleton, y, tracked=True)
         if quick is not None:
             return quick
     op, swapped = way.op, way.swapped

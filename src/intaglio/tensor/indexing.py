@@ -25,6 +25,7 @@ from intaglio.tensor.elementwise import (
     to_shape,
     to_shape_full,
 )
+from intaglio.tensor.gradients import cuts
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -341,11 +342,12 @@ def write_view(self: Tensor, target: Tensor, value: Any) -> None:
     storage, view = target._place()
     if isinstance(value, TensorBase) and value._storage is storage:
         other = value._place()[1]
-        if other == view:
+        if other == view and not cuts(self, value):
             return  # what `t[k] += v` does last
     node = fit_shape(converted(self, value, view.dtype), view.shape)
     write_node(self, view, node, value)
-    if is_tensor(value) and value._node is node and storage.plain and _is_carried(node, storage):
+    carried = is_tensor(value) and value._node is node and value._grad_state is None
+    if carried and storage.plain and _is_carried(node, storage):
         value._node = storage.read(view)
 
 

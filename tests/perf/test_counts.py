@@ -538,3 +538,32 @@ def test_schedule_runs_nothing_and_realize_runs_it() -> None:
     assert GlobalCounters.kernel_count == 0
     assert y.item() == array.sum() * 2
     assert GlobalCounters.kernel_count == 1
+
+
+def test_running_sums_of_rows_in_a_recurrence_are_kernels_of_their_own() -> None:
+    t, expected = zeros(6, 4)
+    for i in range(1, 6):
+        t[i] = t[i - 1].cumsum(0) + 1
+        expected[i] = expected[i - 1].cumsum() + 1
+    assert np.array_equal(t.numpy(), expected)
+
+
+def test_an_irregular_mix_takes_tables_by_its_length_not_by_its_kinds() -> None:
+    sizes: list[int] = []
+    for kinds in (2, 8):
+        rng, (t, expected) = random.Random(3), zeros(N + 1)
+
+        def program(rng: random.Random = rng, t: Tensor = t, e: Any = expected, kinds: int = kinds) -> Any:
+            for i in range(N):
+                kind, j = rng.randrange(kinds), rng.randrange(i + 1)
+                value, number = t[j], e[j]
+                for _ in range(kind + 1):
+                    value, number = value * 0.5 + 1, number * np.float32(0.5) + 1
+                t[i + 1], e[i + 1] = value, number
+            return t.numpy()
+
+        got, kernels, _ = counted(program)
+        assert np.array_equal(got, expected)
+        assert kernels == 1
+        sizes.append(GlobalCounters.table_bytes)
+    assert sizes[0] == sizes[1] == 24 * N

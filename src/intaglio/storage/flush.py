@@ -96,7 +96,7 @@ def pin(storage: Storage) -> None:
     """
     with engine.lock:
         register_scalars()
-        flush([other for other in list(pending) if any(storage in found.storages for found in other.skeletons)])
+        flush(list(storage.readers or ()))
         flush([storage])
         living = [node for node in (reference() for reference in storage.live) if node is not None]
         readers = {node: node for node in living if node.place is None}  # what others hold -> what it is now
@@ -200,7 +200,7 @@ class Slice:
         for node in nodes:
             self._follow(node)
         self._taken: dict[Storage, int] = {}
-        self._touched: set[Storage] = set()
+        self._touched: set[Storage] = set()  # whose readers are not yet looked for
         while self._work:
             storage, stamp = self._work.pop()
             self._enter(storage, stamp)
@@ -235,6 +235,8 @@ class Slice:
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
+        if stamp < self.stamps[storage]:
+            return  # a later one is asked for as well
         start = self._taken.get(storage, 0)
         log = storage.log
         place = start
@@ -263,13 +265,11 @@ class Slice:
 
     def _readers(self) -> None:
         """Join pending scalar entries that read what the slice overwrites: they run before."""
-        for storage in list(pending):
-            if not storage.skeletons or not storage.log:
-                continue
-            for skeleton in storage.skeletons:
-                for source in skeleton.storages:
-                    if source is not storage and source in self._touched:
-                        self._need(storage, min(storage.sequence, self.stamps[source]))
+        while self._touched:
+            source = self._touched.pop()
+            for storage in list(source.readers or ()):
+                if storage is not source and storage.log:
+                    self._need(storage, min(storage.sequence, self.stamps[source]))
 
     def release(self) -> None:
         """Let go of the nodes that were followed."""
@@ -306,7 +306,7 @@ class Flush:
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
         self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
-        self._beneath: Final[dict[Storage, set[Storage]]] = {}  # what the first versions of storages are made of
+        self._newest: Final[dict[Node, int]] = {}  # the last of the writes that values of versions 0 see
         self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
         self.tapes: Final = Tapes()
         self._rollable: Final[dict[int, tuple[Entry | Item, Item]]] = {}  # by number
@@ -492,6 +492,7 @@ class Flush:
         gathering = Gathering()
         last: dict[Storage, int] = {}
         prior: dict[Storage, int] = {}
+        first = 0  # the number of the first write that waits
 
         def emit() -> None:
             for group in reroll.roll(gathering.take(), prior):
@@ -500,7 +501,7 @@ class Flush:
             last.clear()
 
         for storage, entry in self._pieces(known, observed):
-            if last and any(self._base_reads(source, last) for source in self._used(storage, entry)):
+            if last and any(self._begins(source, first, last) for source in self._used(storage, entry)):
                 emit()  # version 0 is computed when it is first used: after all that it reads
             seen = observed.get(storage)
             before = last.get(storage)
@@ -509,6 +510,7 @@ class Flush:
                 if place < len(seen) and seen[place] < first_of(entry):
                     emit()
             if self.gather(storage, entry, gathering):
+                first = first if last else first_of(entry)
                 last[storage] = entry.sequence
             else:
                 emit()
@@ -601,14 +603,14 @@ class Flush:
         _, item = rollable
         return (storage, *(step.storage for step, _ in item.kind.reads if isinstance(step.storage, Storage)))
 
-    def _base_reads(self, storage: Storage, written: Container[Storage]) -> bool:
-        """Whether version 0 of a storage is still to be computed, from one of those that are written."""
+    def _begins(self, storage: Storage, first: int, written: Container[Storage]) -> bool:
+        """Whether version 0 of a storage is still to be computed, from what a write of this number or a later one made.
+
+        Of those that wait, a storage that is written has had its version 0 looked at.
+        """
         if storage.base is None or storage in self.homes or storage in written:
             return False
-        found = self._beneath.get(storage)
-        if found is None:
-            found = self._beneath[storage] = _read_by_base(storage)
-        return any(source in written for source in found)
+        return _newest(storage.base, self._newest) >= first
 
     def _observed(self, alone: list[Entry], writes: list[Numbered], older: set[Storage]) -> dict[Storage, list[int]]:
         """The moments of each storage that some read needs to be the end of a group.
@@ -882,24 +884,26 @@ def _overhead() -> int:
 _OVERHEAD: Final = _overhead()
 
 
-def _read_by_base(storage: Storage) -> set[Storage]:
-    """The storages that version 0 of one is computed from, through first versions of others as well."""
-    found: set[Storage] = set()
-    stack: list[Node] = [storage.base] if storage.base is not None else []
-    seen: set[Node] = set()
+def _newest(root: Node, found: dict[Node, int]) -> int:
+    """The number of the last write that a value sees, through versions 0 of storages as well.
+
+    Args:
+        found: What is known of values, to which what is found is added.
+    """
+    stack = [root]
     while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        match node.op:
-            case Read(storage=Storage() as source):
-                if source not in found and source.base is not None:
-                    stack.append(source.base)
-                found.add(source)
-            case _:
-                stack.extend(node.src)
-    return found
+        node = stack[-1]
+        newest, below = 0, node.src
+        if node.place is not None:
+            below = ()
+        elif isinstance(node.op, Read) and isinstance(node.op.storage, Storage):
+            newest, base = node.op.stamp, node.op.storage.base
+            below = () if base is None else (base,)
+        missing = [source for source in below if source not in found]
+        stack.extend(missing)
+        if not missing:
+            found[stack.pop()] = max([newest, *(found[source] for source in below)])
+    return found[root]
 
 
 def _first_uses(entry: Elements) -> list[int]:

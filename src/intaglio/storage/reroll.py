@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from intaglio.ir.view import View
+from intaglio.ops.reduce import Scan
 from intaglio.storage.writes import Item, Kind, Run, Writes, bytes_of
 
 if TYPE_CHECKING:
@@ -358,10 +359,14 @@ def _in_turn(runs: list[Run]) -> bool:
 
 
 def _stay_wide(run: Run) -> NDArray[np.bool_]:
-    """For each write of a run, whether it is work enough for a kernel of its own, or reads what it writes elsewhere."""
+    """For each write of a run, whether it needs a kernel of its own (a scan does), or is work enough for one.
+
+    So is one that reads what it writes elsewhere.
+    """
     kind = run.kind
-    found = np.full(len(run.numbers), kind.size >= WIDE)
-    if kind.size == 1 or kind.size >= WIDE:
+    alone = kind.size >= WIDE or any(isinstance(step.op, Scan) for step in kind.pattern.steps)
+    found = np.full(len(run.numbers), alone)
+    if kind.size == 1 or alone:
         return found
     for step, hole in kind.reads:
         if step.storage is kind.storage:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from intaglio import Tensor, dtypes
+from intaglio.core.errors import DTypeError
 from tests.conformance.agree import agree
 
 if TYPE_CHECKING:
@@ -188,3 +189,24 @@ def test_permutations_and_draws() -> None:
     assert 230 < drawn.count(3) < 370
     assert sorted(weights.multinomial(2, replacement=False).tolist()) == [1, 3]
     assert Tensor([[1.0, 0.0], [0.0, 1.0]]).multinomial(3).tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int16, "int16", np.int16, np.dtype("int16"), "<i2"])
+def test_a_dtype_may_be_given_by_name_or_as_numpy_has_it(dtype: Any) -> None:
+    made = [
+        Tensor([1, 2], dtype=dtype),
+        Tensor(np.ones(2), dtype=dtype),
+        Tensor.zeros(2, dtype=dtype),
+        Tensor.arange(2, dtype=dtype),
+        Tensor.randint(2, high=9, dtype=dtype),
+        Tensor([1.0, 2.0]).cast(dtype),
+        Tensor([1, 2]).sum(dtype=dtype),
+        Tensor([1, 2], dtype=dtypes.int32).bitcast(dtype),
+        Tensor([1]).full_like(3, dtype=dtype),
+    ]
+    assert {tensor.dtype for tensor in made} == {dtypes.int16}
+
+
+def test_a_dtype_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(DTypeError, match=r"dtype: must be one of bool, .*; got int7"):
+        Tensor.zeros(2, dtype="int7")

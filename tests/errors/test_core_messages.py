@@ -30,7 +30,7 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: from_environment({"INTAGLIO_CACHE": "2"}), "config: INTAGLIO_CACHE must be 0 or 1; got '2'."),
     (
         lambda: dtypes.from_numpy(np.dtype(">f4")),
-        f"dtype: NumPy's dtype must be one of {DTYPES}, in native byte order; got >f4. Convert it with astype first?",
+        f"dtype: must be one of {DTYPES}, or NumPy's, in native byte order; got >f4. Convert it with astype first?",
     ),
     (lambda: dtypes.from_py("3"), "dtype: a number must be a bool, int or float; got str."),
     (lambda: promote_weak(dtypes.int8, complex), "dtype: a number must be a bool, int or float; got complex."),

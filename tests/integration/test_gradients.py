@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -527,3 +528,25 @@ def test_requires_grad_may_be_set_as_an_attribute() -> None:
     assert not (x * 2).requires_grad
     with pytest.raises(GradError, match="only floats have gradients"):
         Tensor([1]).requires_grad = True
+
+
+def test_a_leaf_that_nobody_holds_is_gone() -> None:
+    held: list[int] = []
+    for _ in range(5):
+        leaf = Tensor(np.ones(10_000, np.float32), requires_grad=True)
+        (leaf * leaf).sum().backward()
+        assert leaf.grad is not None
+        leaf.grad.realize()
+        gc.collect()
+        held.append(GlobalCounters.mem_used)
+    assert held[1:] == held[:1] * 4
+
+
+def test_a_computed_tensor_may_be_asked_for_gradients_and_has_them_already() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    y = (w * 2).requires_grad_()
+    (y * y).sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [8.0, 16.0]
+    with pytest.raises(GradError, match="requires_grad: a tensor computed from one that requires grad has gradients"):
+        y.requires_grad_(False)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from intaglio import Tensor
 from intaglio.core.errors import DeviceError
+from intaglio.engine import realize
 from intaglio.engine.devices import device_of
+
+if TYPE_CHECKING:
+    from intaglio.schedule.kernels import PlannedKernel
 
 
 def test_a_refused_allocation_loses_nothing() -> None:
@@ -60,3 +67,27 @@ def test_a_read_at_an_index_out_of_range_fails_every_time() -> None:
             y.tolist()
     with pytest.raises(IndexError, match="7 is out of range"):
         (y + 1).sum().item()
+
+
+def test_an_interrupt_between_two_compilations_leaves_the_plan_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program() -> Tensor:
+        t = Tensor(np.arange(1009.0)).realize()
+        s = t.sum()
+        t += 1
+        return t.cumsum(0) + s
+
+    load, calls = realize.load, itertools.count()
+
+    def interrupted(kernel: PlannedKernel) -> object:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return load(kernel)
+
+    first = program()
+    with monkeypatch.context() as patch:
+        patch.setattr(realize, "load", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            first.numpy()
+    expected = np.cumsum(np.arange(1009.0) + 1) + np.arange(1009.0).sum()
+    assert np.array_equal(first.numpy(), expected)
+    assert np.array_equal(program().numpy(), expected)

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from intaglio import GlobalCounters, Tensor, no_grad
+from intaglio import GlobalCounters, Tensor, dtypes, no_grad
 from intaglio.core.errors import GradError, OverlapError
 from intaglio.ir.node import living
 
@@ -272,3 +272,57 @@ def test_rows_change_places_before_a_loop_over_columns(count: int) -> None:
         t.T[i] = i
         expected.T[i] = i
     assert np.array_equal(t.numpy(), expected)
+
+
+def test_an_element_written_elsewhere_keeps_what_was_read_before_the_write() -> None:
+    a, d = Tensor(np.arange(6)), Tensor(np.zeros(3, np.int64))
+    old = a[1] + 1
+    a[1] = 5
+    d[0] = old
+    del old
+    assert a.tolist() == [0, 5, 2, 3, 4, 5]  # only a part of the journal is flushed
+    assert d.tolist() == [2, 0, 0]
+
+
+def test_an_element_of_the_same_storage_keeps_what_was_read_before_a_value_that_is_read_first() -> None:
+    a = Tensor(np.arange(6))
+    old = a[1] + 1
+    a[1] = 5
+    total = a.sum()
+    a[2] = old
+    del old
+    assert total.item() == 19
+    assert a.tolist() == [0, 5, 2, 3, 4, 5]
+
+
+def test_sums_between_old_values_that_are_written_back() -> None:
+    a, totals = Tensor(np.arange(6)), []
+    for i in range(4):
+        old = a[0] + 0
+        a[0] = i + 10
+        totals.append(a.sum())
+        a[5] = old
+    assert [total.item() for total in totals] == [25, 21, 32, 34]
+    assert a.tolist() == [13, 1, 2, 3, 4, 12]
+
+
+def test_an_empty_tensor_can_be_read() -> None:
+    assert Tensor.empty(5).numpy().shape == (5,)
+    assert Tensor.empty(2, 3)[1].tolist() == Tensor.empty(3).tolist()
+    assert Tensor.empty(0, 3).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "numbers", [[-(2**63), 2**63 - 1] * 3, [2**62, -(2**62), 0, 5] * 4, [2**63 - 1, 0, -(2**63)] * 5]
+)
+def test_numbers_at_the_ends_of_a_range_are_written(numbers: list[int]) -> None:
+    n = len(numbers)
+    t, u, x = Tensor.zeros(n, dtype=dtypes.int64), Tensor.zeros(n, dtype=dtypes.int64), Tensor.arange(n)
+    expected = np.zeros(n, np.int64)
+    for i, number in enumerate(numbers):
+        t[i] = number
+        u[i] = x[i] * number if i % 3 == 0 else u[i - 1] + number
+        with np.errstate(over="ignore"):
+            expected[i] = np.int64(i) * np.int64(number) if i % 3 == 0 else expected[i - 1] + np.int64(number)
+    assert t.tolist() == numbers
+    assert u.tolist() == expected.tolist()

@@ -39,3 +39,10 @@ def test_every_public_name_is_exported_as_itself() -> None:
         if line.startswith("from "):
             name, alias = line.rsplit(" import ", 1)[1].split(" as ")
             assert name == alias, line
+
+
+def test_every_error_can_be_caught_by_a_public_name() -> None:
+    from intaglio.core import errors
+
+    tree = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert {name for name in tree if getattr(intaglio, name, None) is not getattr(errors, name)} == set()

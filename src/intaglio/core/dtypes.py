@@ -6,7 +6,7 @@ import math
 import struct
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from intaglio.core.errors import DTypeError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Number = int | float | bool
 Kind = Literal["bool", "int", "uint", "float"]
 Flag = bool  # what `bool` means inside `dtypes`
+DTypeLike: TypeAlias = "DType | str | type | np.dtype[np.generic]"  # a dtype, its name, or what NumPy has for it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -273,6 +274,19 @@ class dtypes:  # noqa: N801 -- the name that PyTorch and tinygrad users know
         return _dtype_of_number(value)
 
     @staticmethod
+    def of(dtype: DTypeLike | None, default: DType | None = None) -> DType:
+        """A dtype itself; the one that a name or NumPy's own dtype stands for; `default` for None.
+
+        Raises: DTypeError if it stands for none.
+        Examples:
+            >>> dtypes.of("int16") is dtypes.int16, dtypes.of(None, dtypes.float32) is dtypes.float32
+            (True, True)
+        """
+        if dtype is None and default is not None:
+            return default
+        return dtype if isinstance(dtype, DType) else _NAMES.get(str(dtype)) or dtypes.from_numpy(dtype)
+
+    @staticmethod
     def from_numpy(numpy_dtype: object) -> DType:
         """The dtype of a NumPy array's dtype (or of anything that NumPy takes for one).
 
@@ -320,7 +334,7 @@ def _from_numpy_like(numpy_dtype: object) -> DType:
         found = None
     if found is None:
         raise DTypeError(
-            f"dtype: NumPy's dtype must be one of {', '.join(_NAMES)}, in native byte order; got {numpy_dtype}. "
+            f"dtype: must be one of {', '.join(_NAMES)}, or NumPy's, in native byte order; got {numpy_dtype}. "
             "Convert it with astype first?"
         )
     return found

@@ -189,7 +189,7 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
             continue  # a value does not exist at that size: it reaches past what it is cut from, say
         template = _template(program, refs, nominal=True)
         loaded = template.plan.loaded
-        loaded.extend(None if isinstance(k, Copy) else load(k) for k in template.plan.kernels)
+        loaded.extend([None if isinstance(k, Copy) else load(k) for k in template.plan.kernels])
         least = max((e.lowered.least for e in loaded if e is not None), default=0)
         return [_Sized(template, found, separate, least)]
     return []

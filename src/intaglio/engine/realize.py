@@ -98,7 +98,7 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     """
     with lock:
         if not made.loaded:
-            made.loaded.extend(None if isinstance(k, Copy) else load(k) for k in made.kernels)
+            made.loaded.extend([None if isinstance(k, Copy) else load(k) for k in made.kernels])  # all, or none
         memory = _allocate(made)
         debug.prepare(made.kernels, made.loaded)
         with _uninterrupted():

@@ -26,6 +26,7 @@ from intaglio.storage.columns import (
     affine_floats,
     as_bytes,
     common_nest,
+    fits_int64,
     grid,
     integers,
 )
@@ -224,10 +225,12 @@ class Turns:
         turns = run.numbers
         step = 0
         if len(turns) > 1:
-            step, rest = divmod(int(column[1] - column[0]), int(turns[1] - turns[0]))
+            step, rest = divmod(int(column[1]) - int(column[0]), int(turns[1] - turns[0]))
             if rest:
                 return None
         base = int(column[0]) - step * int(turns[0])
+        if not (fits_int64(step) and fits_int64(base)):
+            return None
         return (base, step) if (column == base + step * turns).all() else None
 
     def _offset(self, values: Column, run: Run, dtype: DType, device: str) -> tuple[int, Node | None]:

@@ -112,11 +112,18 @@ def affine(column: Integers, nest: Nest) -> Affine | None:
             place = [0] * len(origin)
             place[axis] = 1
             step = int(block[tuple(place)]) - int(block[origin])
+        if not fits_int64(step):
+            return None
         coefficients.append(step)
         shape = [1] * len(nest.extents)
         shape[axis] = extent
         predicted = predicted + (np.arange(extent, dtype=np.int64) * step).reshape(shape)
     return Affine(int(block[origin]), tuple(coefficients)) if (predicted == block).all() else None
+
+
+def fits_int64(value: int) -> bool:
+    """Whether a Python integer fits 64 bits."""
+    return -(1 << 63) <= value < 1 << 63
 
 
 def affine_floats(column: NDArray[np.float64], nest: Nest, dtype: DType) -> Affine | None:

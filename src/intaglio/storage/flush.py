@@ -264,12 +264,21 @@ class Slice:
         self._taken[storage] = place
 
     def _readers(self) -> None:
-        """Join pending scalar entries that read what the slice overwrites: they run before."""
-        while self._touched:
-            source = self._touched.pop()
+        """Join pending elements that read what the slice overwrites, as it was before: they run with it."""
+        found: dict[Storage, dict[Storage, int]] = {}
+        for source in self._touched:
             for storage in list(source.readers or ()):
-                if storage is not source and storage.log:
-                    self._need(storage, min(storage.sequence, self.stamps[source]))
+                found.setdefault(storage, {})[source] = self.stamps[source]
+        self._touched.clear()
+        for storage, stamps in found.items():
+            if not storage.log:
+                continue
+            others = [stamp for source, stamp in stamps.items() if source is not storage]
+            needed = min(storage.sequence, max(others, default=-1))
+            for entry in storage.log:
+                if isinstance(entry, Elements):
+                    needed = max(needed, entry.last_reader(stamps))
+            self._need(storage, needed)
 
     def release(self) -> None:
         """Let go of the nodes that were followed."""
@@ -375,6 +384,9 @@ class Flush:
             if storage.base is not None:
                 value = self.resolve(storage.base)
                 self._add(Write(ref, View.contiguous(value.dtype, value.shape), value))
+            elif not storage.log:
+                value = expand(const(dtypes.uint8, 0), (storage.nbytes,))
+                self._add(Write(ref, View.contiguous(dtypes.uint8, value.shape), value))
             self._mark(storage, 0)
         else:
             self.homes[storage] = ref

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from intaglio.ir.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
@@ -157,6 +157,22 @@ class Elements:
     def until(self, stamp: int) -> Elements:
         """The writes up to a stamp, apart from the log, to which others may still be added."""
         return Elements(self.dtype, self.first, [*self.rows]).cut((stamp,))[0]
+
+    def last_reader(self, stamps: Mapping[Storage, int]) -> int:
+        """The number of the last write past a storage's stamp that reads that storage as it was before; else -1."""
+        found = -1
+        if self.sequence <= min(stamps.values()):
+            return found
+        for skeleton, sequences, _, columns in self.by_skeleton():
+            for step, hole in skeleton.pattern().reads:
+                stamp = stamps.get(step.storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+                if stamp is None:
+                    continue
+                for place in range(len(sequences) - 1, bisect_right(sequences, max(stamp, found)) - 1, -1):
+                    if columns[hole + 1][place] < stamp:
+                        found = sequences[place]
+                        break
+        return found
 
     def drop(self, stamp: int) -> None:
         """Let go of the writes up to a stamp, which is one before the last."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, GradError, InternalError, ShapeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical, device_of
@@ -193,7 +193,7 @@ def repr_(self: Tensor) -> str:
     return f"Tensor({text}{notes})"
 
 
-def cast(self: Tensor, dtype: DType | str) -> Tensor:
+def cast(self: Tensor, dtype: DTypeLike) -> Tensor:
     """The values as another dtype (the tensor itself where it has it). Floats to integers truncate; out of range wraps.
 
     Examples:
@@ -201,7 +201,7 @@ def cast(self: Tensor, dtype: DType | str) -> Tensor:
         >>> Tensor([1.7, -1.7]).cast(dtypes.int32).tolist()
         [1, -1]
     """
-    target = dtypes.from_numpy(dtype) if not isinstance(dtype, DType) else dtype
+    target = dtypes.of(dtype)
     if target is self.dtype:
         return self
     return self._make(cast_op(self._value(), target), self)

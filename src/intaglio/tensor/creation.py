@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intaglio.core.config import config
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import canonical
@@ -156,26 +156,36 @@ def full_node(shape: tuple[int, ...], value: float, dtype: DType) -> Node:
 def zeros(
     cls: type[Tensor],
     *shape: object,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Zeros."""
     return full(
-        cls, flat_ints(shape), 0.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad
+        cls,
+        flat_ints(shape),
+        0.0,
+        dtype=dtypes.of(dtype, dtypes.default_float),
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
 def ones(
     cls: type[Tensor],
     *shape: object,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Ones."""
     return full(
-        cls, flat_ints(shape), 1.0, dtype=dtype or dtypes.default_float, device=device, requires_grad=requires_grad
+        cls,
+        flat_ints(shape),
+        1.0,
+        dtype=dtypes.of(dtype, dtypes.default_float),
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
@@ -184,7 +194,7 @@ def full(
     shape: int | Sequence[int],
     value: float,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -195,7 +205,7 @@ def full(
         [[7, 7], [7, 7]]
     """
     extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    chosen = dtype or dtypes.from_py(value)
+    chosen = dtypes.of(dtype, dtypes.from_py(value))
     if not chosen.fits(value):
         raise ValueRangeError(f"full: the number must fit the dtype; {value} does not fit {chosen.name}.")
     made = cls._from_node(full_node(extents, value, chosen), device_name(device))
@@ -205,7 +215,7 @@ def full(
 def empty(
     cls: type[Tensor],
     *shape: object,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
@@ -227,7 +237,7 @@ def empty(
     extents = flat_ints(shape)
     if any(n < 0 for n in extents):
         raise ShapeError(f"empty: extents must not be negative; got {extents}.")
-    chosen = dtype or dtypes.default_float
+    chosen = dtypes.of(dtype, dtypes.default_float)
     view = View.contiguous(chosen, extents)
     path = files.path_of("empty", device)
     storage = Storage(view.nbytes, device_name(device)) if path is None else files.to_write(path, view.nbytes)
@@ -241,7 +251,7 @@ def arange(
     stop: float | None = None,
     step: float = 1,
     *,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
     """Numbers from start (0) up to stop, by step. Integers give int64, floats the default float.
@@ -258,7 +268,7 @@ def arange(
     count = max(0, math.ceil((stop - start) / step))
     whole = all(isinstance(v, int) for v in (start, stop, step))
     exact = dtypes.int64 if whole else dtypes.float64
-    chosen = dtype or (dtypes.int64 if whole else dtypes.default_float)
+    chosen = dtypes.of(dtype, dtypes.int64 if whole else dtypes.default_float)
     node = ops.cast(iota(count), exact)
     if step != 1:
         node = ops.mul(node, const(exact, step))
@@ -268,7 +278,13 @@ def arange(
 
 
 def linspace(
-    cls: type[Tensor], start: float, stop: float, steps: int, *, dtype: DType | None = None, device: str | None = None
+    cls: type[Tensor],
+    start: float,
+    stop: float,
+    steps: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """`steps` numbers evenly spaced from start to stop, both included."""
     if steps < 0:
@@ -277,11 +293,11 @@ def linspace(
     if steps > 1:
         node = ops.mul(node, const(dtypes.float64, (stop - start) / (steps - 1)))
     node = ops.add(node, const(dtypes.float64, start))
-    return cls._from_node(ops.cast(node, dtype or dtypes.default_float), device_name(device))
+    return cls._from_node(ops.cast(node, dtypes.of(dtype, dtypes.default_float)), device_name(device))
 
 
 def eye(
-    cls: type[Tensor], n: int, m: int | None = None, *, dtype: DType | None = None, device: str | None = None
+    cls: type[Tensor], n: int, m: int | None = None, *, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
     columns = n if m is None else m
@@ -289,32 +305,32 @@ def eye(
         raise ShapeError(f"eye: extents must not be negative; got ({n}, {columns}).")
     rows = expand(reshape(iota(n), (n, 1)), (n, columns))
     same = ops.eq(rows, expand(reshape(iota(columns), (1, columns)), (n, columns)))
-    return cls._from_node(ops.cast(same, dtype or dtypes.default_float), device_name(device))
+    return cls._from_node(ops.cast(same, dtypes.of(dtype, dtypes.default_float)), device_name(device))
 
 
-def _like(self: Tensor, value: float, dtype: DType | None) -> Tensor:
+def _like(self: Tensor, value: float, dtype: DTypeLike | None) -> Tensor:
     """One number in this tensor's shape, dtype and device."""
-    return self.__class__.full(self.shape, value, dtype=dtype or self.dtype, device=self._device)
+    return self.__class__.full(self.shape, value, dtype=dtypes.of(dtype, self.dtype), device=self._device)
 
 
-def zeros_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+def zeros_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Zeros of this tensor's shape."""
     return _like(self, 0, dtype)
 
 
-def ones_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+def ones_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Ones of this tensor's shape."""
     return _like(self, 1, dtype)
 
 
-def full_like(self: Tensor, value: float, dtype: DType | None = None) -> Tensor:
+def full_like(self: Tensor, value: float, dtype: DTypeLike | None = None) -> Tensor:
     """One number in this tensor's shape."""
     return _like(self, value, dtype)
 
 
-def empty_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+def empty_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """An empty tensor of this tensor's shape."""
-    return self.__class__.empty(*self.shape, dtype=dtype or self.dtype, device=self._device)
+    return self.__class__.empty(*self.shape, dtype=dtypes.of(dtype, self.dtype), device=self._device)
 
 
 def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:

@@ -113,10 +113,14 @@ def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...],
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Say whether gradients are wanted for this tensor; gives the tensor.
+    """Say whether gradients are wanted for this tensor; gives the tensor. One that is computed from such has them.
 
-    Raises: GradError unless it is of floats.
+    Raises: GradError unless it is of floats; where a computed tensor is asked to have none.
     """
+    if is_tracked(self) and not is_leaf(self):
+        if requires_grad:
+            return self
+        raise GradError("requires_grad: a tensor computed from one that requires grad has gradients. Call .detach()?")
     storage, view = self._place()
     if not requires_grad:
         storage.history = None
@@ -125,11 +129,18 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         raise GradError(f"requires_grad: only floats have gradients; the tensor is {view.dtype.name}. Cast it first?")
     track(storage, view.dtype, leaf=True)
     self._element = None
-    LEAVES.setdefault(storage, self)
+    if _handle_of(storage) is None:
+        LEAVES[storage] = weakref.ref(self)
     return self
 
 
-LEAVES: Final[weakref.WeakKeyDictionary[Storage, Tensor]] = weakref.WeakKeyDictionary()  # the handle of each leaf
+LEAVES: Final[weakref.WeakKeyDictionary[Storage, weakref.ref[Tensor]]] = weakref.WeakKeyDictionary()  # their handles
+
+
+def _handle_of(storage: Storage) -> Tensor | None:
+    """The handle of a leaf, if it lives: nobody can ask another for `.grad`."""
+    reference = LEAVES.get(storage)
+    return reference() if reference is not None else None
 
 
 def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool = False) -> Tensor:
@@ -146,7 +157,7 @@ def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool
         [2.0, 4.0]
     """
     for storage, ct in _sweep(self, gradient, retain=retain_graph).items():
-        leaf = LEAVES.get(storage)
+        leaf = _handle_of(storage)
         if leaf is None:
             continue
         made = _leaf_gradient(leaf, ct)

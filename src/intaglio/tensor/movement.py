@@ -6,6 +6,7 @@ import math
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.view import View
 from intaglio.ops import movement as ops
@@ -13,7 +14,7 @@ from intaglio.ops import movement as ops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from intaglio.core.dtypes import DType
+    from intaglio.core.dtypes import DTypeLike
     from intaglio.tensor.tensor import Tensor
 
 
@@ -227,17 +228,18 @@ def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offse
     return _viewed(self, made)
 
 
-def bitcast(self: Tensor, dtype: DType) -> Tensor:
+def bitcast(self: Tensor, dtype: DTypeLike) -> Tensor:
     """The same bytes as another dtype: a view. The last axis shrinks or grows where the item sizes differ.
 
     Raises: DTypeError if it cannot.
     """
     _, view = self._place()
-    moved = view.bitcast(dtype)
+    target = dtypes.of(dtype)
+    moved = view.bitcast(target)
     if moved is None:
         raise DTypeError(
             f"bitcast: the last axis must be contiguous and divide evenly; {view.dtype.name}{list(view.shape)} "
-            f"to {dtype.name}. Call .contiguous() first?"
+            f"to {target.name}. Call .contiguous() first?"
         )
     return _viewed(self, moved)
 

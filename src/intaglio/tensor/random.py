@@ -9,7 +9,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.core.locks import Level, across_forks
 from intaglio.ops import elementwise as ops
@@ -108,13 +108,13 @@ def _unit(words: Node, dtype: DType, more: Node | None = None) -> Node:
 def rand(
     cls: type[Tensor],
     *shape: object,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Numbers uniform in [0, 1)."""
     extents = flat_ints(shape)
-    chosen = dtype or dtypes.default_float
+    chosen = dtypes.of(dtype, dtypes.default_float)
     _check_float("rand", chosen)
     first, second = _bits(math.prod(extents))
     node = reshape(_unit(first, chosen, second), extents)
@@ -125,13 +125,13 @@ def rand(
 def randn(
     cls: type[Tensor],
     *shape: object,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Numbers of the normal distribution with mean 0 and variance 1, by Box and Muller."""
     extents = flat_ints(shape)
-    chosen = dtype or dtypes.default_float
+    chosen = dtypes.of(dtype, dtypes.default_float)
     _check_float("randn", chosen)
     first, second = _bits(math.prod(extents))
     inner = dtypes.float64 if chosen is dtypes.float64 else dtypes.float32
@@ -146,7 +146,7 @@ def randint(
     *shape: object,
     low: int = 0,
     high: int = 10,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
     """Whole numbers uniform in [low, high), int64.
@@ -162,7 +162,7 @@ def randint(
         ops.cast(second, dtypes.int64),
     )
     node = ops.add(ops.mod(wide, const(dtypes.int64, high - low)), const(dtypes.int64, low))
-    return cls._from_node(reshape(ops.cast(node, dtype or dtypes.int64), extents), device_name(device))
+    return cls._from_node(reshape(ops.cast(node, dtypes.of(dtype, dtypes.int64)), extents), device_name(device))
 
 
 def uniform(
@@ -170,7 +170,7 @@ def uniform(
     *shape: object,
     low: float = 0.0,
     high: float = 1.0,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
     """Numbers uniform in [low, high)."""
@@ -182,7 +182,7 @@ def normal(
     *shape: object,
     mean: float = 0.0,
     std: float = 1.0,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
     """Numbers of a normal distribution."""
@@ -197,14 +197,14 @@ def _check_float(name: str, dtype: DType) -> None:
         )
 
 
-def rand_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+def rand_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Numbers uniform in [0, 1), of this tensor's shape."""
-    return self.__class__.rand(*self.shape, dtype=dtype or self.dtype, device=self._device)
+    return self.__class__.rand(*self.shape, dtype=dtypes.of(dtype, self.dtype), device=self._device)
 
 
-def randn_like(self: Tensor, dtype: DType | None = None) -> Tensor:
+def randn_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Numbers of the normal distribution, of this tensor's shape."""
-    return self.__class__.randn(*self.shape, dtype=dtype or self.dtype, device=self._device)
+    return self.__class__.randn(*self.shape, dtype=dtypes.of(dtype, self.dtype), device=self._device)
 
 
 def randperm(cls: type[Tensor], n: int, *, device: str | None = None) -> Tensor:

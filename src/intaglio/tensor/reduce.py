@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
@@ -37,16 +37,16 @@ def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdim: bool) -> N
     return reshape(total, kept_shape(node.shape, axes)) if keepdim else total
 
 
-def _accumulated(node: Node, dtype: DType | None) -> Node:
+def _accumulated(node: Node, dtype: DTypeLike | None) -> Node:
     """The operand of a sum or product: bool and small integers as int64 (uint64 stays)."""
     if dtype is not None:
-        return ops.cast(node, dtype)
+        return ops.cast(node, dtypes.of(dtype))
     if node.dtype.is_float or node.dtype in (dtypes.int64, dtypes.uint64):
         return node
     return ops.cast(node, dtypes.int64)
 
 
-def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """The sum along axes.
 
     Args:
@@ -61,7 +61,7 @@ def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DType | 
     return self._make(reduced("sum", _accumulated(self._value(), dtype), axes, keepdim=keepdim), self)
 
 
-def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """The product along axes."""
     axes = axes_of("prod", axis, self.ndim)
     return self._make(reduced("prod", _accumulated(self._value(), dtype), axes, keepdim=keepdim), self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
@@ -61,9 +61,9 @@ class Tensor(TensorBase):
     bool_dtype: Final = dtypes.bool
 
     def __init__(
-        self, data: Any, dtype: DType | None = None, device: str | None = None, requires_grad: bool | None = None
+        self, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool | None = None
     ) -> None:
-        creation.from_data(self, data, dtype, creation.device_name(device))
+        creation.from_data(self, data, dtypes.of(dtype) if dtype is not None else None, creation.device_name(device))
         if requires_grad:
             gradients.requires_grad_(self)
 
@@ -485,7 +485,7 @@ class Tensor(TensorBase):
         convert.array_protocol, convert.bool_, convert.index_, convert.format_, convert.len_, convert.repr_,
     )  # fmt: skip
 
-    def type(self, dtype: DType) -> Tensor:
+    def type(self, dtype: DTypeLike) -> Tensor:
         """As cast."""
         return self.cast(dtype)
 

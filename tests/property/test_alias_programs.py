@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.property.alias_programs import Programs
+from tests.property.alias_programs import WITH_TURNS, Programs
 
 # Programs that once came out wrong, by what was wrong.
 FOUND = {
@@ -31,6 +31,12 @@ FOUND = {
 @given(st.integers(0, 2**48))
 def test_random_programs_equal_numpy(number: int) -> None:
     Programs(random.Random(number)).run()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**48))
+def test_random_programs_whose_loops_make_temporaries_equal_numpy(number: int) -> None:
+    Programs(random.Random(number), 8, WITH_TURNS).run()
 
 
 @pytest.mark.parametrize("number", FOUND)

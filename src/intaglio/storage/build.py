@@ -29,6 +29,7 @@ from intaglio.storage.columns import (
     fits_int64,
     grid,
     integers,
+    is_one_number,
 )
 from intaglio.storage.skeleton import Pattern
 from intaglio.storage.writes import Kind, Run
@@ -160,7 +161,7 @@ class Whole:
 
 def number_form(values: Column, whole: Integers | None, nest: Nest, dtype: DType) -> Affine | None:
     """How a column of numbers follows from the nest's digits in a dtype, if it does exactly."""
-    if all(v is values[0] or (v == values[0] and v.__class__ is values[0].__class__ and v) for v in values):
+    if is_one_number(values):
         return Affine(values[0], (0,) * len(nest.extents))
     if whole is not None:
         form = affine(whole, nest)
@@ -273,7 +274,7 @@ class Turns:
     def _number(self, values: Column, run: Run, dtype: DType, device: str) -> Node:
         """A number as a constant, an affine expression of the counter, or a table."""
         first = values[0]
-        if all(v is first or (v == first and v.__class__ is first.__class__ and v) for v in values):
+        if is_one_number(values):
             return const(dtype, first)
         column = None if dtype.is_bool else integers(values)
         narrow = dtype.is_float and dtype not in (dtypes.float32, dtypes.float64)

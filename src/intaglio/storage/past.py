@@ -14,12 +14,12 @@ from intaglio.ops.memory import Read
 from intaglio.storage import reroll
 from intaglio.storage.batch import supports
 from intaglio.storage.build import whole_write
-from intaglio.storage.flush import view_of
 from intaglio.storage.history import Record, history_of
 from intaglio.storage.readers import outdated, renew, stale
 from intaglio.storage.reverse import pullback
 from intaglio.storage.skeleton import is_small, of_node
 from intaglio.storage.storage import Storage
+from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Kind
 
 if TYPE_CHECKING:

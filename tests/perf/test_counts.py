@@ -661,3 +661,144 @@ def test_schedule_runs_nothing_and_realize_runs_it() -> None:
     assert GlobalCounters.kernel_count == 0
     assert y.item() == array.sum() * 2
     assert GlobalCounters.kernel_count == 1
+
+
+def test_running_sums_of_rows_in_a_recurrence_are_kernels_of_their_own() -> None:
+    t, expected = zeros(6, 4)
+    for i in range(1, 6):
+        t[i] = t[i - 1].cumsum(0) + 1
+        expected[i] = expected[i - 1].cumsum() + 1
+    assert np.array_equal(t.numpy(), expected)
+
+
+def test_an_irregular_mix_takes_tables_by_its_length_not_by_its_kinds() -> None:
+    sizes: list[int] = []
+    for kinds in (2, 8):
+        rng, (t, expected) = random.Random(3), zeros(N + 1)
+
+        def program(rng: random.Random = rng, t: Tensor = t, e: Any = expected, kinds: int = kinds) -> Any:
+            for i in range(N):
+                kind, j = rng.randrange(kinds), rng.randrange(i + 1)
+                value, number = t[j], e[j]
+                for _ in range(kind + 1):
+                    value, number = value * 0.5 + 1, number * np.float32(0.5) + 1
+                t[i + 1], e[i + 1] = value, number
+            return t.numpy()
+
+        got, kernels, _ = counted(program)
+        assert np.array_equal(got, expected)
+        assert kernels == 1
+        sizes.append(GlobalCounters.table_bytes)
+    assert sizes[0] == sizes[1] == 24 * N
+
+
+def exchanged(pairs: list[tuple[int, int]], how: str) -> tuple[Tensor, np.ndarray[Any, Any]]:
+    """Rows of a table exchanged in turn, and what comes of it."""
+    array = np.arange(4 * N, dtype=np.float32).reshape(N, 4)
+    a = Tensor(array).realize()
+    expected = array.copy()
+    for i, j in pairs:
+        expected[[i, j]] = expected[[j, i]]
+        if how == "views":
+            first, second = a[i], a[j]
+            kept = first.clone()
+            first.assign(second)
+            second.assign(kept)
+        else:
+            kept = a[i].clone() if how == "clone" else a[i] + 0
+            a[i] = a[j]
+            a[j] = kept
+    return a, expected
+
+
+@pytest.mark.parametrize("how", ["clone", "sum", "views"])
+@pytest.mark.parametrize("irregular", [False, True])
+def test_rows_exchanged_in_a_loop_are_one_kernel(how: str, irregular: bool) -> None:
+    rng = random.Random(4)
+    lengths: set[int] = set()
+    for n in (N // 2, N - 1):
+        plans.clear()
+        pairs = [(rng.randrange(N), rng.randrange(N)) if irregular else (i, i + 1) for i in range(n)]
+        a, expected = exchanged(pairs, how)
+        got, kernels, texts = counted(a.numpy)
+        assert np.array_equal(got, expected)
+        assert kernels == 1
+        assert (GlobalCounters.table_bytes > 0) == irregular
+        lengths.add(len(texts[0]))
+    assert max(lengths) - min(lengths) <= 8  # the digits of the number of turns
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("where", [False, True])
+def test_neighbours_compared_and_exchanged_are_one_sequential_kernel(rows: bool, where: bool) -> None:
+    shape = (N, 3) if rows else (N,)
+    array = np.random.default_rng(6).permutation(int(np.prod(shape))).astype(np.float32).reshape(shape)
+    t, expected = Tensor(array).realize(), array.copy()
+
+    def program() -> Any:
+        for i in range(N - 1):
+            a, b = t[i], t[i + 1]
+            low = (a < b).where(a, b) if where else a.minimum(b)
+            high = (a < b).where(b, a) if where else a.maximum(b)
+            t[i] = low
+            t[i + 1] = high
+        return t.numpy()
+
+    for i in range(N - 1):
+        a, b = expected[i].copy(), expected[i + 1].copy()
+        expected[i], expected[i + 1] = np.minimum(a, b), np.maximum(a, b)
+    got, kernels, _ = counted(program)
+    assert np.array_equal(got, expected)
+    assert (kernels, GlobalCounters.table_bytes) == (1, 0)
+
+
+def test_parts_of_a_product_written_in_a_recurrence_are_one_kernel() -> None:
+    w = (np.arange(64, dtype=np.float32).reshape(8, 8) % 5 - 2) / 8
+    expected = np.ones((N, 8), np.float32)
+    t, weights = Tensor(expected).realize(), Tensor(w)
+
+    def program() -> Any:
+        for i in range(1, N):
+            h = t[i - 1] @ weights
+            t[i, :4] = h[:4]
+            t[i, 4:] = h[4:]
+        return t.numpy()
+
+    for i in range(1, N):
+        expected[i] = expected[i - 1] @ w
+    got, kernels, _ = counted(program)
+    assert np.allclose(got, expected, rtol=1e-4, atol=1e-6)
+    assert kernels == 1
+
+
+def test_loops_through_the_parts_of_a_few_values_are_whole_array_writes() -> None:
+    x, w = Tensor(np.eye(8, dtype=np.float32)), Tensor(np.arange(128, dtype=np.float32).reshape(2, 8, 8))
+    t, expected = zeros(2, 8, 8)
+
+    def program() -> Any:
+        for k in range(2):
+            q = x @ w[k]
+            for i in range(8):
+                t[k, i] = q[i] + i
+                expected[k, i] = np.arange(8) + 8 * i + 64 * k + i
+        return t.numpy()
+
+    got, kernels, _ = counted(program)
+    assert np.array_equal(got, expected)
+    assert kernels <= 4
+
+
+def test_an_old_value_that_is_kept_of_a_turn_outlives_the_exchange() -> None:
+    a, expected = Tensor(np.arange(4.0 * N).reshape(N, 4)).realize(), np.arange(4.0 * N).reshape(N, 4)
+    kept, values = [], []
+    for i in range(N - 1):
+        row = a[i].clone()
+        if i % 50 == 7:
+            kept.append(row)
+            values.append(expected[i].copy())
+        a[i] = a[i + 1]
+        a[i + 1] = row
+        expected[[i, i + 1]] = expected[[i + 1, i]]
+    assert np.array_equal(a.numpy(), expected)
+    for row, value in zip(kept, values, strict=True):
+        assert np.array_equal(row.numpy(), value)

@@ -16,6 +16,8 @@ STATEMENTS = (
     *("compute",) * 2, "read", "forget", "make", *("loop",) * 2, "assign", "reduce", "swap", "recurrence", "bits",
     "take", "lazy_index",
 )  # fmt: skip
+# Apart from the others, since the numbers of programs that were wrong once stand for programs of those.
+WITH_TURNS = (*STATEMENTS, *("turns",) * 8)
 DTYPES = (np.int32, np.int64, np.float32, np.uint8, np.int16)
 
 
@@ -375,6 +377,61 @@ class Programs:
                 else:
                     tensor[i] = tensor[i - 1] + 1
                     array[i] = array[i - 1] + array.dtype.type(1)
+
+    def turns(self) -> None:
+        """A loop whose turns make temporaries: rows exchanged, compared, copied, cut in parts."""
+        k, tensor, array = self.pick()
+        if not array.ndim or array.shape[0] < 3:
+            return
+        what, n = self.rng.randrange(7), array.shape[0]
+        order = [(i, i + 1) for i in range(n - 1)]
+        if self.rng.random() < 0.4:
+            order = [(self.rng.randrange(n), self.rng.randrange(n)) for _ in range(self.rng.randint(2, 12))]
+        self.log.append(f"turns {what} of p{k} over {order}")
+        kept: list[Tensor] = []
+        held: list[Any] = []
+        for i, j in order:
+            a, b = array[i].copy(), array[j].copy()
+            if what == 0:
+                row = tensor[i].clone()
+                tensor[i] = tensor[j]
+                tensor[j] = row
+            elif what == 1:
+                row = tensor[i] + 0
+                tensor[i] = tensor[j]
+                tensor[j] = row
+            elif what == 2:
+                first, second = tensor[i], tensor[j]
+                row = first.clone()
+                first.assign(second)
+                second.assign(row)
+            else:
+                low, high = tensor[i].minimum(tensor[j]), tensor[i].maximum(tensor[j])
+                a, b = np.maximum(a, b), np.minimum(a, b)
+                if what == 3:
+                    row = low.clone()
+                elif what == 4:
+                    row = low + high
+                    row -= high
+                elif what == 5:
+                    row = low.reshape(-1)[:].reshape(array.shape[1:])
+                else:
+                    row = low
+                if self.rng.random() < 0.1:
+                    kept.append(low)
+                    held.append(b)
+                tensor[i] = row
+                tensor[j] = high
+            array[i] = b
+            array[j] = a
+        for value, expected in zip(kept, held, strict=True):
+            self.keep(value, expected, "what a turn kept")
+
+
+class Turning(Programs):
+    """Programs whose loops make temporaries."""
+
+    statements = WITH_TURNS
 
 
 class Overwriting(Programs):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.property.alias_programs import Overwriting, Programs
+from tests.property.alias_programs import Overwriting, Programs, Turning
 
 # Programs that once came out wrong, by what was wrong.
 FOUND = {
@@ -38,6 +38,12 @@ def test_random_programs_equal_numpy(number: int) -> None:
 @given(st.integers(0, 2**48))
 def test_random_programs_that_overwrite_what_they_wrote_equal_numpy(number: int) -> None:
     Overwriting(random.Random(number), 24).run()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**48))
+def test_random_programs_whose_loops_make_temporaries_equal_numpy(number: int) -> None:
+    Turning(random.Random(number), 8).run()
 
 
 @pytest.mark.parametrize("number", FOUND)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
+from intaglio.schedule.followers import Followers
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 
 if TYPE_CHECKING:
@@ -32,15 +34,22 @@ Axes = tuple[frozenset[int], ...]  # for each axis of a node, the loops of the k
 def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]:
     """Statements with every value that needs a buffer computed by one of its own, before its first use."""
     done: dict[Node, Node] = {}
-    read: set[BufferRef] = set()
+    followers = Followers()
     out: list[Statement] = []
     shared = _shared(statements)
+
+    def overwrite(ref: BufferRef) -> None:
+        """What was computed from a buffer is another value from now on."""
+        for node in followers.forget(ref):
+            done.pop(node, None)
+
     for statement in statements:
         if isinstance(statement, Repeat):
             out.append(statement)
-            done.clear()
+            for write in itertools.chain(*statement.arms):
+                overwrite(write.ref)
             continue
-        maker = _Materialize(statement.ref.device, fresh, done, shared, out, read)
+        maker = _Materialize(statement.ref.device, fresh, done, shared, out, followers)
         value = maker.value(statement.value)
         indices = tuple(maker.value(i) for i in statement.indices)
         if isinstance(value.op, Put):
@@ -49,20 +58,26 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
             out.append(replace(statement, value=values, indices=tuple(places), combine=value.op.combine))
         else:
             out.append(replace(statement, value=value, indices=indices))
-        if statement.ref in read:
-            done.clear()  # what was read from it before is another value now
+        overwrite(statement.ref)
     return out
 
 
 def _shared(statements: list[Statement]) -> set[Node]:
     """Values of some cost that more than one statement uses."""
-    users: dict[Node, int] = {}
-    for statement in statements:
-        if isinstance(statement, Write):
-            for node in toposort((statement.value,)):
-                if isinstance(node.op, (Reduce, Elementwise)) and node.shape:
-                    users[node] = users.get(node, 0) + 1
-    return {node for node, count in users.items() if count > 1}
+    first: dict[Node, int] = {}  # the number of the first statement that uses a value
+    shared: set[Node] = set()
+    for number, statement in enumerate(statements):
+        stack = [statement.value] if isinstance(statement, Write) else []
+        while stack:
+            node = stack.pop()
+            if node not in first:
+                first[node] = number
+            elif first[node] < number and node not in shared:
+                shared.add(node)
+            else:
+                continue
+            stack.extend(node.src)
+    return {node for node in shared if isinstance(node.op, (Reduce, Elementwise)) and node.shape}
 
 
 def is_product(node: Node) -> bool:
@@ -98,14 +113,14 @@ class _Materialize:
         done: dict[Node, Node],
         shared: set[Node],
         out: list[Statement],
-        read: set[BufferRef],
+        followers: Followers,
     ) -> None:
         self.device: Final = device
         self.fresh: Final = fresh
         self.done: Final = done
         self.shared: Final = shared
         self.out: Final = out
-        self.read: Final = read
+        self.followers: Final = followers
         self.packs: Final[dict[Node, _Pack]] = {}
 
     def value(self, root: Node) -> Node:
@@ -141,7 +156,8 @@ class _Materialize:
     def _choose(self, root: Node) -> set[Node]:
         """The nodes that get a buffer."""
         order = toposort((root,), enter=lambda n: n not in self.done or n is root)
-        self.read.update(n.op.ref for n in order if isinstance(n.op, Buffer))
+        for node in order:
+            self.followers.note(node)
         chosen = self._cut(root, order)
         _Contexts(root, order, self.done, chosen, self.shared).run()
         return chosen
@@ -580,6 +596,7 @@ def _heavy(statement: Statement) -> bool:
 def used(statements: list[Statement], keep: set[BufferRef]) -> list[Statement]:
     """The statements without those whose bytes nothing needs."""
     needed = set(keep)
+    seen: set[Node] = set()
     out: list[Statement] = []
     for statement in reversed(statements):
         writes = [w for arm in statement.arms for w in arm] if isinstance(statement, Repeat) else [statement]
@@ -589,5 +606,8 @@ def used(statements: list[Statement], keep: set[BufferRef]) -> list[Statement]:
         roots = [v for w in writes for v in (w.value, *w.indices, *((w.offset,) if w.offset is not None else ()))]
         if isinstance(statement, Repeat) and statement.selector is not None:
             roots.append(statement.selector)
-        needed |= {n.op.ref for n in toposort(roots) if isinstance(n.op, Buffer)}
+        for node in toposort(roots, enter=lambda n: n not in seen):
+            seen.add(node)
+            if isinstance(node.op, Buffer):
+                needed.add(node.op.ref)
     return out[::-1]

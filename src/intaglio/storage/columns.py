@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -63,6 +64,15 @@ def integers(values: Sequence[Hole] | Integers) -> Integers | None:
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)
     except struct.error:
         return None
+
+
+def is_one_number(values: Sequence[Hole] | Integers) -> bool:
+    """Whether all values are of one class and one number (0.0 and -0.0 are two)."""
+    first, sign = values[0], math.copysign(1, values[0])
+    return all(
+        v is first or (v == first and v.__class__ is first.__class__ and (v or math.copysign(1, v) == sign))
+        for v in values
+    )
 
 
 def periods(column: Integers) -> tuple[int, ...] | None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from intaglio.storage.storage import Storage
     from intaglio.storage.writes import Item
 
-next_sequence: Final = itertools.count(1).__next__
+ROOM: Final = 16  # the distance of the numbers of writes: those between are for copies of what a write overwrites
+next_sequence: Final = itertools.count(ROOM, ROOM).__next__
 
 
 class Numbers(dict[int, "int | float | bool"]):

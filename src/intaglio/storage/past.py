@@ -15,13 +15,14 @@ from intaglio.ops.memory import Read
 from intaglio.storage import reroll
 from intaglio.storage.batch import supports
 from intaglio.storage.build import whole_write
-from intaglio.storage.flush import cast_pattern, scalar_node, view_of
+from intaglio.storage.flush import cast_pattern, scalar_node
 from intaglio.storage.history import Record, history_of
 from intaglio.storage.journal import Elements
 from intaglio.storage.readers import outdated, renew, stale
 from intaglio.storage.reverse import pullback
-from intaglio.storage.skeleton import LARGEST, of_node
+from intaglio.storage.skeleton import is_small, of_node
 from intaglio.storage.storage import Storage
+from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Kind
 
 if TYPE_CHECKING:
@@ -400,21 +401,11 @@ def _without_temporaries(value: Node, before: int) -> Node:
                 history = history_of(storage)
                 assert history is not None
                 assert history.base is not None
-                if history.began > before and _is_small(history.base):
+                if history.began > before and is_small(history.base):
                     found[node] = view_of(view, history.base)
             case _:
                 pass
     return substitute((value,), found)[0] if found else value
-
-
-def _is_small(value: Node) -> bool:
-    """Whether a value may be a part of a loop's body, by its size."""
-    stack, seen = [value], {value}
-    while stack and len(seen) <= LARGEST:
-        fresh = [source for source in stack.pop().src if source not in seen]
-        seen.update(fresh)
-        stack.extend(fresh)
-    return len(seen) <= LARGEST
 
 
 def _is_unchanged(run: Run) -> bool:

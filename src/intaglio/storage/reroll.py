@@ -74,6 +74,16 @@ def roll(writes: Writes, prior: dict[Storage, int]) -> list[Group]:
     return groups
 
 
+def flowing(writes: Writes) -> set[Storage]:
+    """The storages that writes which depend on one another write or read, directly or through others."""
+    found: set[Storage] = set()
+    for part in _components(writes):
+        if _has_flow(part):
+            found.update(run.kind.storage for run in part.runs)
+            found.update(step.storage for run in part.runs for step, _ in run.kind.reads)  # pyright: ignore[reportArgumentType] -- reads hold storages
+    return found
+
+
 def _last(group: Group) -> int:
     """The number of the last write of a group."""
     return group.item.sequence if isinstance(group, Single) else int(group.writes.sequences[-1])

@@ -143,6 +143,8 @@ def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple
 
     With `again`, kept values are read as they were written: from their storages.
     """
+    if not is_small(root, largest):
+        return None
     steps: list[Step] = []
     holes: list[Hole] = []
     index: dict[Node, int] = {}
@@ -159,6 +161,14 @@ def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple
             case op:
                 steps.append(Step("op", node.dtype, node.shape, op=op, src=tuple(index[s] for s in node.src)))
         index[node] = len(steps) - 1
-        if len(steps) > largest:
-            return None
     return Pattern(tuple(steps)), tuple(holes)
+
+
+def is_small(root: Node, largest: int = LARGEST) -> bool:
+    """Whether a value has no more nodes than the body of a loop may have: no more than those are looked at."""
+    stack, seen = [root], {root}
+    while stack and len(seen) <= largest:
+        fresh = [source for source in stack.pop().src if source not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return len(seen) <= largest

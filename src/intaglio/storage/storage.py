@@ -65,6 +65,7 @@ class Storage:
         "pinned",
         "plain",
         "read_only",
+        "readers",
         "recent",
         "ref",
         "sequence",
@@ -106,7 +107,8 @@ class Storage:
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
         self.recent: dict[View, weakref.ref[Node]] = {}
-        self.skeletons: set[Skeleton] = set()
+        self.skeletons: set[Skeleton] = set()  # of the pending writes of elements
+        self.readers: weakref.WeakSet[Storage] | None = None  # those with pending elements that are computed from this
 
     @property
     def history(self) -> object | None:
@@ -210,7 +212,13 @@ class Storage:
                 sequence = self._stamp()
                 self.tape = Elements(dtype, sequence, [*holes, skeleton, offset, sequence])
                 self.log.append(self.tape)
-        self.skeletons.add(skeleton)
+        if skeleton not in self.skeletons:
+            with engine.lock:
+                self.skeletons.add(skeleton)
+                for source in skeleton.storages:
+                    if source.readers is None:
+                        source.readers = weakref.WeakSet()
+                    source.readers.add(self)
 
     def write_loop(self, loop: Sequential) -> None:
         """Append a loop of writes to this storage, which reads no other."""
@@ -239,6 +247,9 @@ class Storage:
         del log[:count]
         if not log:
             self.taped = 0
+            for source in {source for skeleton in self.skeletons for source in skeleton.storages}:
+                if source.readers is not None:
+                    source.readers.discard(self)
             self.skeletons.clear()
             pending.discard(self)
         elif isinstance(log[0], Elements) and first_of(log[0]) <= stamp:

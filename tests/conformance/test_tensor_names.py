@@ -67,3 +67,16 @@ def test_products_that_want_matrices_say_so() -> None:
         Tensor([1, 2]).mm(Tensor([1, 2]))
     with pytest.raises(ShapeError, match="t: the tensor must have at most two axes"):
         Tensor.zeros(1, 2, 3).t()
+
+
+def test_a_view_is_never_a_copy() -> None:
+    x = Tensor.arange(6).reshape(2, 3)
+    x.view(3, -1)[2, 1] = 9
+    assert x.tolist() == [[0, 1, 2], [3, 4, 9]]
+    assert x.t().view(3, 2).tolist() == x.t().tolist()
+    for call in (lambda t: t.t().view(6), lambda t: t.t().view(-1), lambda t: t.t().view_as(t)):
+        with pytest.raises(RuntimeError, match="view"):
+            call(torch.arange(6).reshape(2, 3))
+        with pytest.raises(ShapeError, match=r"^view(_as)?: the strides must allow a view; .* Use reshape"):
+            call(x)
+    assert x.view(dtypes.int32).tolist() == torch.tensor(x.tolist()).view(torch.int32).tolist()

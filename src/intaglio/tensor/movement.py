@@ -6,7 +6,9 @@ import math
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from intaglio.core.dtypes import dtypes
+import numpy as np
+
+from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.view import View
 from intaglio.ops import movement as ops
@@ -95,6 +97,36 @@ def reshape(self: Tensor, *shape: object) -> Tensor:
     return _viewed(self, moved)
 
 
+def view(self: Tensor, *shape: object) -> Tensor:
+    """A view under another shape; never a copy. A dtype in its place: the same bytes as that, as bitcast.
+
+    Args:
+        shape: Extents; one may be -1.
+    Raises: ShapeError if the sizes do not agree, or strides allow no view.
+    Examples:
+        >>> t = Tensor.arange(4)
+        >>> t.view(2, 2)[0, 1] = 9
+        >>> t.tolist()
+        [0, 9, 2, 3]
+    """
+    if len(shape) == 1 and isinstance(shape[0], (DType, np.dtype, type)):
+        return bitcast(self, shape[0])
+    return _view("view", self, flat_ints(shape))
+
+
+def _view(name: str, self: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A view under another shape, for a named op."""
+    extents = resolve_shape(name, shape, self.numel())
+    _, own = self._place()
+    moved = own.reshape(extents)
+    if moved is None:
+        raise ShapeError(
+            f"{name}: the strides must allow a view; shape {own.shape} with strides {own.strides} (bytes) allows none "
+            f"of shape {extents}. Use reshape, which copies then?"
+        )
+    return _viewed(self, moved)
+
+
 def permute(self: Tensor, *order: object) -> Tensor:
     """A view with the axes in another order."""
     axes = axes_of("permute", flat_ints(order), self.ndim)
@@ -128,8 +160,11 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """A reshape to another tensor's shape."""
-    return reshape(self, other.shape)
+    """A view under another tensor's shape.
+
+    Raises: ShapeError if the sizes do not agree, or strides allow no view.
+    """
+    return _view("view_as", self, other.shape)
 
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:

@@ -387,7 +387,7 @@ class Tensor(TensorBase):
     # -- movement
 
     reshape, view, permute, transpose, flip, expand = (
-        movement.reshape, movement.reshape, movement.permute, movement.transpose, movement.flip, movement.expand,
+        movement.reshape, movement.view, movement.permute, movement.transpose, movement.flip, movement.expand,
     )  # fmt: skip
     squeeze, unsqueeze, unfold, unflatten, narrow = (
         spelled(movement.squeeze), spelled(movement.unsqueeze), spelled(movement.unfold), spelled(movement.unflatten),

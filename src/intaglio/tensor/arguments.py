@@ -1,0 +1,96 @@
+"""What callers give, checked where it is given: whole numbers, numbers, flags, words, tensors.
+
+Each function takes the name of the operation as the user wrote it, and what the value stands for there.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from intaglio.core.errors import DTypeError, ValueRangeError
+from intaglio.tensor.base import TensorBase
+
+if TYPE_CHECKING:
+    from intaglio.tensor.tensor import Tensor
+
+LONGEST = 40  # characters of a value that an error shows
+
+
+def integer(name: str, what: str, value: Any) -> int:
+    """A whole number (of Python, of NumPy, or a tensor of one).
+
+    Raises: DTypeError if it is none.
+    """
+    try:
+        return index(value)
+    except TypeError:
+        _refuse(name, what, "an integer", value)
+
+
+def integers(name: str, what: str, value: Any) -> tuple[int, ...]:
+    """One whole number or a sequence of them, as a tuple.
+
+    Raises: DTypeError if it is neither.
+    """
+    if not isinstance(value, TensorBase) and hasattr(value, "__iter__") and not isinstance(value, str):
+        return tuple(integer(name, what, each) for each in value)
+    return (integer(name, what, value),)
+
+
+def number(name: str, what: str, value: Any) -> int | float:
+    """A number (of Python, or one of NumPy's or a tensor's as Python has it).
+
+    Raises: DTypeError if it is none.
+    """
+    if isinstance(value, (int, float)):
+        return value
+    if getattr(value, "shape", None) == ():
+        return number(name, what, value.item())
+    _refuse(name, what, "a number", value)
+
+
+def flag(name: str, what: str, value: Any) -> bool:
+    """True or False.
+
+    Raises: DTypeError if it is anything else.
+    """
+    if isinstance(value, bool):
+        return value
+    _refuse(name, what, "True or False", value)
+
+
+def word(name: str, what: str, value: Any, choices: tuple[str, ...]) -> str:
+    """One of a few words.
+
+    Raises: ValueRangeError if it is none of them.
+    """
+    if isinstance(value, str) and value in choices:
+        return value
+    *others, last = (f'"{choice}"' for choice in choices)
+    listed = f"{', '.join(others)} or {last}" if others else last
+    raise ValueRangeError(f"{name}: {what} must be {listed}; got {shown(value)}.")
+
+
+def tensor(name: str, what: str, value: Any) -> Tensor:
+    """A tensor.
+
+    Raises: DTypeError if it is none.
+    """
+    if isinstance(value, TensorBase):
+        return value  # pyright: ignore[reportReturnType] -- every handle is a Tensor
+    raise DTypeError(f"{name}: {what} must be a tensor; got {shown(value)}. Make one with Tensor(...)?")
+
+
+def shown(value: object) -> str:
+    """A value in an error: as it was written if that is short, else its type."""
+    if value is None or isinstance(value, (str, int, float, list, tuple, range)):
+        text = repr(value)  # pyright: ignore[reportUnknownArgumentType] -- a list of anything
+        if len(text) <= LONGEST and "Tensor" not in text:
+            return text
+    return type(value).__name__
+
+
+def _refuse(name: str, what: str, wanted: str, value: Any) -> NoReturn:
+    """Raise for a value of another kind."""
+    raise DTypeError(f"{name}: {what} must be {wanted}; got {shown(value)}.") from None

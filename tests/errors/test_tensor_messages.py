@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import Tensor, dtypes
+from intaglio import Tensor, dtypes, safe_save
 from intaglio.core import errors
 
 if TYPE_CHECKING:
@@ -309,7 +309,64 @@ SHAPES: list[Case] = [
         "ShapeError",
         "gather: the index must have 2 axes, none but 0 longer than the tensor's; index (1,), tensor (2, 3).",
     ),
-    (lambda: table().topk(4), "IndexRangeError", "topk: k must not exceed the axis; 4 of 3."),
+    (lambda: table().topk(4), "IndexRangeError", "topk: k must not be negative, nor exceed the axis; 4 of 3."),
+]
+STRICT: list[Case] = [
+    (
+        lambda: table().layer_norm((4,)),
+        "ShapeError",
+        "layer_norm: the tensor's shape must end with the one given; (2, 3), given (4,).",
+    ),
+    (lambda: table().topk(-1), "IndexRangeError", "topk: k must not be negative, nor exceed the axis; -1 of 3."),
+    (lambda: small(0, -1).one_hot(3), "IndexRangeError", "one_hot: -1 is out of range for axis 1 of size 3."),
+    (lambda: small(0, 3).one_hot(3), "IndexRangeError", "one_hot: 3 is out of range for axis 1 of size 3."),
+    (
+        lambda: row().one_hot(3),
+        "DTypeError",
+        "one_hot: the elements must be integers; they are float32. Cast them first?",
+    ),
+    (lambda: row().gelu("foo"), "ValueRangeError", 'gelu: approximate must be "none" or "tanh"; got \'foo\'.'),
+    (
+        lambda: Tensor.meshgrid(row(), row(), indexing="foo"),
+        "ValueRangeError",
+        'meshgrid: indexing must be "ij" or "xy"; got \'foo\'.',
+    ),
+    (
+        lambda: Tensor.randint(2, high=300, dtype="uint8"),
+        "ValueRangeError",
+        "randint: the dtype must hold the range; uint8 cannot hold [0, 300).",
+    ),
+    (
+        lambda: Tensor([0.0, 0.0]).multinomial(replacement=True),
+        "ValueRangeError",
+        "multinomial: as many weights must be above 0 as are drawn; 1 drawn, 0 above 0.",
+    ),
+    (
+        lambda: Tensor([[1.0, 2.0], [0.0, 3.0]]).multinomial(2),
+        "ValueRangeError",
+        "multinomial: as many weights must be above 0 as are drawn; 2 drawn, 1 above 0.",
+    ),
+    (
+        lambda: Tensor([1.0, -1.0]).multinomial(),
+        "ValueRangeError",
+        "multinomial: weights must be finite and not negative; some are not. Use softmax first?",
+    ),
+    (
+        lambda: Tensor([1.0], requires_grad="yes"),
+        "DTypeError",
+        "Tensor: requires_grad must be True or False; got 'yes'.",
+    ),
+    (
+        lambda: row().requires_grad_("yes"),
+        "DTypeError",
+        "requires_grad_: the value must be True or False; got 'yes'.",
+    ),
+    (lambda: row().dropout(training="yes"), "DTypeError", "dropout: training must be True or False; got 'yes'."),
+    (
+        lambda: safe_save({1: row()}, "never.safetensors"),
+        "FileFormatError",
+        "safe_save: the names of tensors must be text; got 1.",
+    ),
 ]
 HOST: list[Case] = [
     (
@@ -328,7 +385,7 @@ HOST: list[Case] = [
         "index: only whole numbers can be an index; the tensor is float32.",
     ),
 ]
-ALL = [*INDEXING, *MAKING, *ARITHMETIC, *SHAPES, *HOST]
+ALL = [*INDEXING, *MAKING, *ARITHMETIC, *SHAPES, *STRICT, *HOST]
 
 
 @pytest.mark.parametrize("number", range(len(ALL)))
@@ -366,6 +423,14 @@ def test_reading_at_a_computed_index_out_of_range_names_the_line() -> None:
     with pytest.raises(errors.IndexRangeError, match=r"^index: -4 is out .* of size 3; .*test_tensor_"):
         out.tolist()
     assert t.tolist() == [10, 20, 30]
+
+
+def test_a_computed_class_that_is_none_names_the_line() -> None:
+    for given, bad in (([0, 1], 3), ([0, -3], -1)):
+        out = (Tensor(given) + 2).one_hot(3)
+        with pytest.raises(errors.IndexRangeError, match=rf"^one_hot: {bad} is out .* axis 1 .*test_tensor_"):
+            out.tolist()
+    assert (Tensor([0, -2]) + 2).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

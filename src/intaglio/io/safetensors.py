@@ -147,6 +147,8 @@ def safe_save(
 def _layout(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple[bytes, list[Tensor]]:
     """The header, and the tensors in the order of their bytes: wide items first, so that each lies on its own size."""
     for name, tensor in tensors.items():
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything
+            raise FileFormatError(f"safe_save: the names of tensors must be text; got {name!r}.")
         if name == "__metadata__":
             raise FileFormatError("safe_save: a tensor cannot be called '__metadata__'; the format keeps that name.")
         if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything

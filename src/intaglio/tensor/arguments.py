@@ -6,7 +6,7 @@ Each function takes the name of the operation as the user wrote it, and what the
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from intaglio.core.errors import DTypeError, ValueRangeError
 from intaglio.tensor.base import TensorBase
@@ -25,7 +25,7 @@ def integer(name: str, what: str, value: Any) -> int:
     try:
         return index(value)
     except TypeError:
-        _refuse(name, what, "an integer", value)
+        raise _refusal(name, what, "an integer", value) from None
 
 
 def integers(name: str, what: str, value: Any) -> tuple[int, ...]:
@@ -47,7 +47,7 @@ def number(name: str, what: str, value: Any) -> int | float:
         return value
     if getattr(value, "shape", None) == ():
         return number(name, what, value.item())
-    _refuse(name, what, "a number", value)
+    raise _refusal(name, what, "a number", value)
 
 
 def flag(name: str, what: str, value: Any) -> bool:
@@ -57,7 +57,7 @@ def flag(name: str, what: str, value: Any) -> bool:
     """
     if isinstance(value, bool):
         return value
-    _refuse(name, what, "True or False", value)
+    raise _refusal(name, what, "True or False", value)
 
 
 def word(name: str, what: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -84,13 +84,14 @@ def tensor(name: str, what: str, value: Any) -> Tensor:
 
 def shown(value: object) -> str:
     """A value in an error: as it was written if that is short, else its type."""
-    if value is None or isinstance(value, (str, int, float, list, tuple, range)):
-        text = repr(value)  # pyright: ignore[reportUnknownArgumentType] -- a list of anything
+    kind: str = value.__class__.__name__
+    if kind in ("NoneType", "str", "int", "float", "bool", "list", "tuple", "range"):
+        text = repr(value)
         if len(text) <= LONGEST and "Tensor" not in text:
             return text
-    return type(value).__name__
+    return kind
 
 
-def _refuse(name: str, what: str, wanted: str, value: Any) -> NoReturn:
-    """Raise for a value of another kind."""
-    raise DTypeError(f"{name}: {what} must be {wanted}; got {shown(value)}.") from None
+def _refusal(name: str, what: str, wanted: str, value: Any) -> DTypeError:
+    """The error for a value of another kind."""
+    return DTypeError(f"{name}: {what} must be {wanted}; got {shown(value)}.")

@@ -10,6 +10,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put, take
 from intaglio.ops.movement import expand, reshape
+from intaglio.tensor.arguments import integer, word
 from intaglio.tensor.base import TensorBase
 from intaglio.tensor.indexing import checked as checked_index
 from intaglio.tensor.movement import axis_of
@@ -184,11 +185,21 @@ def triu(self: Tensor, diagonal: int = 0) -> Tensor:
     return self._make(ops.where(_below(self, diagonal - 1), const(self.dtype, 0), self._value()), self)
 
 
-def one_hot(self: Tensor, classes: int) -> Tensor:
-    """1 at each element's number along a new last axis, 0 elsewhere: int64."""
+def one_hot(self: Tensor, num_classes: int) -> Tensor:
+    """1 at each element's number along a new last axis, 0 elsewhere: int64.
+
+    Raises: DTypeError unless the elements are integers; IndexRangeError if one is negative or no class (for computed
+        ones, when they are computed).
+    Examples:
+        >>> Tensor([2, 0]).one_hot(3).tolist()
+        [[0, 0, 1], [1, 0, 0]]
+    """
+    classes = integer("one_hot", "the number of classes", num_classes)
     if classes < 0:
         raise ShapeError(f"one_hot: the number of classes must not be negative; got {classes}.")
-    node = ops.cast(self._value(), dtypes.int64)
+    if not self.dtype.is_int:
+        raise DTypeError(f"one_hot: the elements must be integers; they are {self.dtype.name}. Cast them first?")
+    node = checked_index(self, classes, self.ndim, "one_hot", wraps=False)._value()
     shape = (*self.shape, classes)
     wide = expand(reshape(node, (*self.shape, 1)), shape)
     places = expand(reshape(iota(classes), (1,) * self.ndim + (classes,)), shape)
@@ -348,7 +359,12 @@ def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | 
 
 
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinates of a grid, one tensor an axis."""
+    """Coordinates of a grid, one tensor an axis.
+
+    Args:
+        indexing: "ij" gives the axes in order, "xy" the first two exchanged.
+    """
+    word("meshgrid", "indexing", indexing, ("ij", "xy"))
     shape = tuple(t.numel() for t in tensors)
     out = [
         t.reshape(tuple(-1 if b == a else 1 for b in range(len(shape)))).expand(*shape) for a, t in enumerate(tensors)
@@ -381,12 +397,13 @@ def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> tuple[Tens
 def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
     """(the k largest or smallest elements of an axis in order, where they were).
 
-    Raises: IndexRangeError if the axis has fewer.
+    Raises: IndexRangeError if the axis has fewer, or k is negative.
     """
     a = axis_of("topk", dim, self.ndim)
-    if k > self.shape[a]:
-        raise IndexRangeError(f"topk: k must not exceed the axis; {k} of {self.shape[a]}.")
-    order = argsort(self, a, descending=largest)[(slice(None),) * a + (slice(0, k),)]
+    count = integer("topk", "k", k)
+    if not 0 <= count <= self.shape[a]:
+        raise IndexRangeError(f"topk: k must not be negative, nor exceed the axis; {count} of {self.shape[a]}.")
+    order = argsort(self, a, descending=largest)[(slice(None),) * a + (slice(0, count),)]
     return gather(self, a, order), order
 
 

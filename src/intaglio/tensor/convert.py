@@ -103,10 +103,13 @@ def _shared(self: Tensor) -> np.ndarray[Any, Any]:
 
 def tolist(self: Tensor) -> Any:
     """The values as nested lists of Python numbers (a number for a scalar)."""
+    return _printable(self).tolist()
+
+
+def _printable(self: Tensor) -> np.ndarray[Any, Any]:
+    """The values in a dtype of NumPy's own."""
     array = numpy(self)
-    if self.dtype.is_float and not self.dtype.struct_code:
-        array = array.astype(np.float32)
-    return array.tolist()
+    return array.astype(np.float32) if self.dtype.is_float and not self.dtype.struct_code else array
 
 
 def item(self: Tensor) -> int | float | bool:
@@ -163,8 +166,21 @@ def index_(self: Tensor) -> int:
 
 
 def format_(self: Tensor, spec: str) -> str:
-    """A tensor of one element formatted as its number; others as their text."""
-    return format(item(self), spec) if self.numel() == 1 and spec else repr(self)
+    """Each number formatted by the specification, in brackets as they are nested; with none, as repr.
+
+    Examples:
+        >>> f"{Tensor([[1.0, 2.5]]):.2f} {Tensor([3.0]).sum():.1f}"
+        '[[1.00, 2.50]] 3.0'
+    """
+    if not spec:
+        return repr(self)
+    if self.numel() == 1:
+        return format(item(self), spec)
+
+    def spelled(value: Any) -> str:
+        return format(value.item(), spec)
+
+    return np.array2string(_printable(self), separator=", ", threshold=SHOWN, formatter={"all": spelled})
 
 
 def len_(self: Tensor) -> int:
@@ -180,7 +196,7 @@ def len_(self: Tensor) -> int:
 def repr_(self: Tensor) -> str:
     """The values, shortened as NumPy does, with dtype and device where they are not the defaults."""
     text = np.array2string(
-        numpy(self).astype(np.float32) if self.dtype.is_float and not self.dtype.struct_code else numpy(self),
+        _printable(self),
         separator=", ",
         threshold=SHOWN,
         prefix="Tensor(",

@@ -21,6 +21,7 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
+from intaglio.tensor.arguments import flag
 from intaglio.tensor.elementwise import is_listed, is_tensor
 from intaglio.tensor.movement import flat_ints
 
@@ -143,6 +144,12 @@ def _shape_of(data: Any, flat: list[Any]) -> tuple[int, ...]:
     return (len(data), *(next(iter(shapes)) if shapes else ()))
 
 
+def wanting(made: Tensor, name: str, requires_grad: bool | None) -> Tensor:
+    """A tensor that a named function has made, with gradients if they are wanted."""
+    wanted = requires_grad is not None and flag(name, "requires_grad", requires_grad)
+    return made.requires_grad_() if wanted else made
+
+
 # -- by rule
 
 
@@ -209,7 +216,7 @@ def full(
     if not chosen.fits(value):
         raise ValueRangeError(f"full: the number must fit the dtype; {value} does not fit {chosen.name}.")
     made = cls._from_node(full_node(extents, value, chosen), device_name(device))
-    return made.requires_grad_() if requires_grad else made
+    return wanting(made, "full", requires_grad)
 
 
 def empty(
@@ -242,7 +249,7 @@ def empty(
     path = files.path_of("empty", device)
     storage = Storage(view.nbytes, device_name(device)) if path is None else files.to_write(path, view.nbytes)
     made = cls._from_view(storage, view)
-    return made.requires_grad_() if requires_grad else made
+    return wanting(made, "empty", requires_grad)
 
 
 def arange(

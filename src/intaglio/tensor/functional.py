@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from intaglio.core.errors import ShapeError, ValueRangeError
+from intaglio.tensor.arguments import flag, integers, number, word
 from intaglio.tensor.reduce import mean
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def silu(self: Tensor) -> Tensor:
 
 def gelu(self: Tensor, approximate: str = "none") -> Tensor:
     """x times the normal distribution's weight below x, exactly or by tanh ("tanh")."""
-    if approximate == "tanh":
+    if word("gelu", "approximate", approximate, ("none", "tanh")) == "tanh":
         return self * 0.5 * ((self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)).tanh().__add__(1)
     return self * 0.5 * (1 + (self * (1 / math.sqrt(2))).erf())
 
@@ -53,9 +54,16 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """The last axes brought to mean 0 and variance 1, then scaled and shifted."""
-    rank = 1 if isinstance(shape, int) else len(shape)
-    axes = tuple(range(self.ndim - rank, self.ndim))
+    """The last axes brought to mean 0 and variance 1, then scaled and shifted.
+
+    Args:
+        shape: The extents of those axes.
+    Raises: ShapeError unless the tensor's shape ends with them.
+    """
+    extents = integers("layer_norm", "the shape", shape)
+    axes = tuple(range(self.ndim - len(extents), self.ndim))
+    if not extents or self.shape[-len(extents) :] != extents:
+        raise ShapeError(f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}.")
     apart = self - mean(self, axes, keepdim=True)
     out = apart * (mean(apart * apart, axes, keepdim=True) + eps).rsqrt()
     if weight is not None:
@@ -71,15 +79,13 @@ def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> T
 
 def _reduction(losses: Tensor, reduction: str) -> Tensor:
     """Losses as asked: their "mean", their "sum", or "none" for all of them."""
-    match reduction:
+    match word("loss", "the reduction", reduction, ("mean", "sum", "none")):
         case "mean":
             return mean(losses)
         case "sum":
             return losses.sum()
-        case "none":
-            return losses
         case _:
-            raise ValueRangeError(f'loss: the reduction must be "mean", "sum" or "none"; got {reduction!r}.')
+            return losses
 
 
 def nll_loss(self: Tensor, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
@@ -151,9 +157,9 @@ def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Te
 
     Raises: ValueRangeError unless 0 <= p <= 1.
     """
-    if not 0 <= p <= 1:
+    if not 0 <= number("dropout", "the probability", p) <= 1:
         raise ValueRangeError(f"dropout: the probability must be in [0, 1]; got {p}.")
-    on = self.__class__.training if training is None else training
+    on = self.__class__.training if training is None else flag("dropout", "training", training)
     if not on or p == 0:
         return self
     if p == 1:

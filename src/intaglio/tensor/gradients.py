@@ -13,6 +13,7 @@ from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import leaf_gradients
 from intaglio.storage.history import Record, history_of, track
+from intaglio.tensor.arguments import flag
 from intaglio.tensor.base import TensorBase
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
     Raises: GradError unless it is of floats; where a computed tensor is asked to have none.
     """
+    flag("requires_grad_", "the value", requires_grad)
     if is_tracked(self) and not is_leaf(self):
         if requires_grad:
             return self

@@ -179,21 +179,27 @@ def _sliced(view: View, axis: int, part: slice) -> View:
     return view.slice(axis, start, len(range(start, stop, step)), step)
 
 
-def checked(index: Tensor, n: int, axis: int) -> Tensor:
-    """Positions in [0, n): those from host data are checked now, computed ones when they are known."""
+def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: bool = True) -> Tensor:
+    """Positions in [0, n): those from host data are checked now, computed ones when they are known.
+
+    Args:
+        name: The op that takes them.
+        wraps: Whether negative ones count from the end.
+    """
     known = index._host()
+    lowest = -n if wraps else 0
     if known is not None:
-        if known.size and (known.min() < -n or known.max() >= n):
-            bad = known[(known < -n) | (known >= n)].reshape(-1)[0]
-            raise IndexRangeError(f"index: {int(bad)} is out of range for axis {axis} of size {n}.")
+        if known.size and (known.min() < lowest or known.max() >= n):
+            bad = known[(known < lowest) | (known >= n)].reshape(-1)[0]
+            raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
         wrapped = np.where(known < 0, known + n, known)
         return index.__class__(wrapped.astype(np.int64), device=index._near)
     node = ops.cast(index._value(), dtypes.int64)
     site = user_site()
-    bad_node = ops.or_(ops.lt(node, const(dtypes.int64, -n)), ops.le(const(dtypes.int64, n), node))
+    bad_node = ops.or_(ops.lt(node, const(dtypes.int64, lowest)), ops.le(const(dtypes.int64, n), node))
     wrapped_node = ops.where(ops.lt(node, const(dtypes.int64, 0)), ops.add(node, const(dtypes.int64, n)), node)
     made = index.__class__._from_node(wrapped_node, index._device)
-    index._remember_check(wrapped_node, bad_node, node, n, axis, site)
+    index._remember_check(wrapped_node, bad_node, node, n, axis, site, name)
     return made
 
 

@@ -110,7 +110,7 @@ def view(self: Tensor, *shape: object) -> Tensor:
         [0, 9, 2, 3]
     """
     if len(shape) == 1 and isinstance(shape[0], (DType, np.dtype, type)):
-        return bitcast(self, shape[0])
+        return bitcast(self, shape[0])  # pyright: ignore[reportUnknownArgumentType] -- any dtype of NumPy's
     return _view("view", self, flat_ints(shape))
 
 

@@ -9,13 +9,16 @@ import math
 import threading
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.core.locks import Level, across_forks
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import reshape
-from intaglio.tensor.creation import device_name
+from intaglio.tensor.arguments import flag, integer
+from intaglio.tensor.creation import device_name, wanting
 from intaglio.tensor.movement import flat_ints
 
 if TYPE_CHECKING:
@@ -119,7 +122,7 @@ def rand(
     first, second = _bits(math.prod(extents))
     node = reshape(_unit(first, chosen, second), extents)
     made = cls._from_node(node, device_name(device))
-    return made.requires_grad_() if requires_grad else made
+    return wanting(made, "rand", requires_grad)
 
 
 def randn(
@@ -138,7 +141,7 @@ def randn(
     radius = ops.sqrt(ops.mul(ops.log(ops.sub(const(inner, 1), _unit(first, inner))), const(inner, -2)))
     angle = ops.mul(_unit(second, inner), const(inner, 2 * math.pi))
     made = cls._from_node(reshape(ops.cast(ops.mul(radius, ops.cos(angle)), chosen), extents), device_name(device))
-    return made.requires_grad_() if requires_grad else made
+    return wanting(made, "randn", requires_grad)
 
 
 def randint(
@@ -151,18 +154,21 @@ def randint(
 ) -> Tensor:
     """Whole numbers uniform in [low, high), int64.
 
-    Raises: ValueRangeError if the range is empty.
+    Raises: ValueRangeError if the range is empty, or the dtype cannot hold it.
     """
     extents = flat_ints(shape)
+    chosen = dtypes.of(dtype, dtypes.int64)
     if high <= low:
         raise ValueRangeError(f"randint: high must be above low; got [{low}, {high}).")
+    if not (chosen.fits(low) and chosen.fits(high - 1)):
+        raise ValueRangeError(f"randint: the dtype must hold the range; {chosen.name} cannot hold [{low}, {high}).")
     first, second = _bits(math.prod(extents))
     wide = ops.or_(
         ops.shl(ops.cast(ops.shr(first, _number(1)), dtypes.int64), const(dtypes.int64, 32)),
         ops.cast(second, dtypes.int64),
     )
     node = ops.add(ops.mod(wide, const(dtypes.int64, high - low)), const(dtypes.int64, low))
-    return cls._from_node(reshape(ops.cast(node, dtypes.of(dtype, dtypes.int64)), extents), device_name(device))
+    return cls._from_node(reshape(ops.cast(node, chosen), extents), device_name(device))
 
 
 def uniform(
@@ -212,13 +218,30 @@ def randperm(cls: type[Tensor], n: int, *, device: str | None = None) -> Tensor:
     return cls.rand(n, dtype=dtypes.float64, device=device).argsort()
 
 
-def multinomial(self: Tensor, count: int = 1, *, replacement: bool = True) -> Tensor:
-    """Positions drawn by weights (of one vector, or of each row), int64.
+def multinomial(self: Tensor, num_samples: int = 1, replacement: bool = False) -> Tensor:
+    """Positions drawn by weights (of one vector, or of each row), int64. Computes the weights.
 
-    Raises: ShapeError unless it is 1-d or 2-d.
+    Args:
+        num_samples: How many for each row.
+        replacement: Whether a position may be drawn twice.
+    Raises: ShapeError unless there is a vector or rows; ValueRangeError where a weight is negative, infinite or NaN, or
+        fewer of a row are above 0 than are to be drawn.
+    Examples:
+        >>> sorted(Tensor([1.0, 0.0, 2.0]).multinomial(2).tolist())
+        [0, 2]
     """
+    count = integer("multinomial", "the number of samples", num_samples)
     if self.ndim not in (1, 2):
         raise ShapeError(f"multinomial: the weights must be a vector or rows; got shape {self.shape}.")
+    weights = self.cast(dtypes.float64).numpy()
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueRangeError("multinomial: weights must be finite and not negative; some are not. Use softmax first?")
+    needed = min(count, 1) if flag("multinomial", "replacement", replacement) else count
+    fewest = int((weights > 0).sum(-1).min(initial=weights.shape[-1]))
+    if not 0 <= needed <= fewest:
+        raise ValueRangeError(
+            f"multinomial: as many weights must be above 0 as are drawn; {count} drawn, {fewest} above 0."
+        )
     if not replacement and count > 1:
         draws = _exponential(self)
         return (self / draws).topk(count, -1)[1]

@@ -12,6 +12,7 @@ from intaglio.storage.checks import remember_check
 from intaglio.storage.flush import waits_for
 from intaglio.storage.report import Report, report
 from intaglio.tensor import (
+    arguments,
     combine,
     convert,
     creation,
@@ -64,8 +65,7 @@ class Tensor(TensorBase):
         self, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool | None = None
     ) -> None:
         creation.from_data(self, data, dtypes.of(dtype) if dtype is not None else None, creation.device_name(device))
-        if requires_grad:
-            gradients.requires_grad_(self)
+        creation.wanting(self, "Tensor", requires_grad)
 
     # -- what the modules of functions use
 
@@ -105,10 +105,10 @@ class Tensor(TensorBase):
         return convert.numpy(self)
 
     def _remember_check(
-        self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None
+        self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None, name: str
     ) -> None:
         """Have computed positions checked before they are used."""
-        remember_check(wrapped, bad, index, n, axis, site)
+        remember_check(wrapped, bad, index, n, axis, site, name)
 
     def _check_write(self, storage: Storage, *sources: Any) -> None:
         """Raise where a write is not allowed."""
@@ -137,7 +137,7 @@ class Tensor(TensorBase):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        gradients.requires_grad_(self, wanted)
+        gradients.requires_grad_(self, arguments.flag("requires_grad", "the value", wanted))
 
     @property
     def grad(self) -> Tensor | None:

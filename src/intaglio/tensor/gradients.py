@@ -150,7 +150,8 @@ def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool
 
     Args:
         gradient: The cotangent; 1 for a scalar when None.
-        retain_graph: Whether another sweep may follow.
+        retain_graph: Whether another sweep through writes may follow; without it, their history is freed, and another
+            is an error. Through values alone, another may always follow, and adds to `.grad` again.
     Raises: GradError if the tensor is not a tracked float, or no scalar and no cotangent is given.
     Examples:
         >>> w = Tensor([1.0, 2.0], requires_grad=True)

@@ -9,6 +9,7 @@ import pytest
 
 from intaglio import Tensor, dtypes
 from intaglio.core.errors import ShapeError
+from tests.conformance.agree import agree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,16 +38,27 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {
     "amin": lambda a, b: a[:1].amin(dim=0, keepdim=True),
     "count_nonzero": lambda a, b: a.count_nonzero(),
     "count_nonzero along": lambda a, b: a.count_nonzero(dim=1),
+    "norm of all": lambda a, b: a[:1].norm(),
+    "norm 1": lambda a, b: a[:1].norm(1),
+    "norm 2 along": lambda a, b: a[:1].norm(2, 1),
+    "norm 3": lambda a, b: a[:1].norm(3, dim=1, keepdim=True),
+    "norm 0.5": lambda a, b: a[:, :2].norm(0.5),
+    "norm inf": lambda a, b: a[:1].norm(float("inf"), dim=1),
+    "norm -inf": lambda a, b: a[:1].norm(-float("inf")),
+    "norm 0": lambda a, b: a.norm(0),
+    "norm fro": lambda a, b: a[:1].norm("fro"),
     "trace": lambda a, b: a[:, :2].trace(),
 }
+
+
+CLOSE = {"norm 3": 1e-6, "norm 0.5": 1e-6}  # by which they may differ; the others are equal
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_a_name_means_what_it_means_in_pytorch(name: str) -> None:
     got = SAME[name](Tensor(A), Tensor(B)).numpy()
     want = SAME[name](torch.tensor(A), torch.tensor(B)).numpy()
-    assert (got.shape, got.dtype) == (want.shape, want.dtype)
-    assert np.array_equal(got, want, equal_nan=got.dtype.kind == "f")
+    agree(got, want, tolerance=CLOSE.get(name))
 
 
 def test_questions_about_a_tensor() -> None:

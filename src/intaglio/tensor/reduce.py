@@ -13,6 +13,7 @@ from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
+from intaglio.tensor.arguments import number
 from intaglio.tensor.elementwise import check_computes
 from intaglio.tensor.movement import axes_of, axis_of
 
@@ -184,6 +185,8 @@ def _running(name: str, kind: str, self: Tensor, axis: int) -> Tensor:
 def cumsum(self: Tensor, axis: int = 0) -> Tensor:
     """The running sum along an axis, inclusive.
 
+    Args:
+        axis: The axis; the first by default (PyTorch wants it named, NumPy flattens).
     Examples:
         >>> Tensor([1, 2, 3]).cumsum().tolist()
         [1, 3, 6]
@@ -268,11 +271,35 @@ def logsumexp(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return result if keepdim else result.reshape(tuple(n for a, n in enumerate(self.shape) if a not in axes))
 
 
-def norm(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """The Euclidean length along axes."""
+def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = False) -> Tensor:
+    """The p-norm along axes (all when None), as of a vector: the p-th root of the summed p-th powers of magnitudes.
+
+    Args:
+        p: 2, or "fro", is the Euclidean length; infinity the largest magnitude, minus infinity the smallest; 0 counts
+            the elements that are not 0.
+    Dtype: floats, and they keep theirs.
+    Examples:
+        >>> t = Tensor([[3.0, -4.0], [0.0, 5.0]])
+        >>> t.norm(1).item(), t.norm(dim=1).tolist()
+        (12.0, [5.0, 5.0])
+    """
+    power = 2.0 if p == "fro" else number("norm", "p", p)
     if not self.dtype.is_float:
         raise DTypeError(f"norm: the tensor must be of floats; it is {self.dtype.name}. Cast it first?")
-    return sum_(self * self, axis, keepdim=keepdim).sqrt()
+    axes = axes_of("norm", dim, self.ndim)
+    x = _widened(self)
+    match power:
+        case 0:
+            out = sum_((x != 0).cast(x.dtype), axes, keepdim)
+        case 1:
+            out = sum_(x.abs(), axes, keepdim)
+        case 2:
+            out = sum_(x * x, axes, keepdim).sqrt()
+        case _ if math.isinf(power):
+            out = _extreme("norm", "max" if power > 0 else "min", x.abs(), axes, keepdim=keepdim)
+        case _:
+            out = sum_(x.abs() ** power, axes, keepdim) ** (1 / power)
+    return _narrowed(out, self)
 
 
 def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:

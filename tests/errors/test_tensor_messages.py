@@ -197,7 +197,7 @@ ARITHMETIC: list[Case] = [
     (
         lambda: row().maximum("x"),
         "DTypeError",
-        "maximum: the operand must be a tensor, array or number; got str.",
+        "maximum: operands must be tensors, arrays or numbers; got 'x'.",
     ),
     (
         lambda: table().__iadd__(1.5),

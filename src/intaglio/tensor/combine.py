@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from intaglio.core.dtypes import dtypes, promote
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError
@@ -10,7 +10,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put, take
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.arguments import integer, word
+from intaglio.tensor.arguments import flag, integer, word
 from intaglio.tensor.base import TensorBase
 from intaglio.tensor.indexing import checked as checked_index
 from intaglio.tensor.movement import axis_of
@@ -388,13 +388,27 @@ def argsort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Tensor:
     return self.__class__(np.ascontiguousarray(order), device=self._device)
 
 
-def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """(the elements of an axis in order, where they were)."""
+class Sorted(NamedTuple):
+    """Elements in order, and where they were."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Sorted:
+    """(the elements of an axis in order, where they were).
+
+    Examples:
+        >>> found = Tensor([3, 1, 2]).sort()
+        >>> found.values.tolist(), found.indices.tolist()
+        ([1, 2, 3], [1, 2, 0])
+    """
+    axis_of("sort", dim, max(self.ndim, 1))
     order = argsort(self, dim, descending=descending)
-    return gather(self, dim, order), order
+    return Sorted(gather(self, dim, order), order)
 
 
-def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> Sorted:
     """(the k largest or smallest elements of an axis in order, where they were).
 
     Raises: IndexRangeError if the axis has fewer, or k is negative.
@@ -404,7 +418,7 @@ def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> tuple[
     if not 0 <= count <= self.shape[a]:
         raise IndexRangeError(f"topk: k must not be negative, nor exceed the axis; {count} of {self.shape[a]}.")
     order = argsort(self, a, descending=largest)[(slice(None),) * a + (slice(0, count),)]
-    return gather(self, a, order), order
+    return Sorted(gather(self, a, order), order)
 
 
 def nonzero(self: Tensor) -> Tensor:
@@ -419,8 +433,24 @@ def nonzero(self: Tensor) -> Tensor:
     return self.__class__(np.argwhere(self.cast(dtypes.bool).numpy()), device=self._device)
 
 
-def unique(self: Tensor) -> Tensor:
-    """The different elements in order. Computes the tensor."""
+def unique(self: Tensor, *, return_inverse: bool = False, return_counts: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The different elements in order. Computes the tensor.
+
+    Args:
+        return_inverse: Whether to give also where each element is among them.
+        return_counts: Whether to give also how often each occurs.
+    Examples:
+        >>> values, counts = Tensor([3, 1, 3]).unique(return_counts=True)
+        >>> values.tolist(), counts.tolist()
+        ([1, 3], [1, 2])
+    """
     import numpy as np
 
-    return self.__class__(np.unique(self.numpy()), device=self._device)
+    found, inverse, counts = np.unique(self.numpy(), return_inverse=True, return_counts=True)
+    asked = [found]
+    if flag("unique", "return_inverse", return_inverse):
+        asked.append(inverse.reshape(self.shape))
+    if flag("unique", "return_counts", return_counts):
+        asked.append(counts)
+    first, *others = (self.__class__(array, device=self._device) for array in asked)
+    return (first, *others) if others else first

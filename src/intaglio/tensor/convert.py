@@ -17,6 +17,7 @@ from intaglio.ops.memory import BufferRef, Const
 from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
+from intaglio.tensor.arguments import shown
 from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
+DTYPE_NAMES: Final = {dtype.name for dtype in dtypes.all}
 SHOWN = 1000  # elements from which a printed tensor is shortened
 
 
@@ -202,6 +204,8 @@ def repr_(self: Tensor) -> str:
         prefix="Tensor(",
     )
     notes = f", dtype={self.dtype.name}"
+    if is_tracked(self):
+        notes += ", requires_grad=True"
     if self._device != "CPU":
         notes += f", device={self._device!r}"
     if 0 in self.shape:
@@ -223,24 +227,36 @@ def cast(self: Tensor, dtype: DTypeLike) -> Tensor:
     return self._make(cast_op(self._value(), target), self)
 
 
-def to(self: Tensor, device: str | DType | None) -> Tensor:
-    """The values on another device, or as another dtype (the tensor itself where it is or has that).
+def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | None = None) -> Tensor:
+    """The values on another device, or as another dtype, or both (the tensor itself where it is there and has that).
 
     Args:
+        place: A device, a dtype (or its name), both in this order, or a tensor that has both.
         device: `DISK:<path>` writes the values to a file now, which then has no other bytes; the tensor given is that
             file, and may be written.
     Raises: DeviceError if there is no such device; FileFormatError if the file cannot be written.
     Examples:
+        >>> Tensor([1, 2]).to("float64").dtype, Tensor([1.5]).to("CPU", dtypes.int32).tolist()
+        (dtypes.float64, [1])
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "numbers"
         >>> file = Tensor([1, 2], dtype=dtypes.uint8).to(f"DISK:{path}")
         >>> list(path.read_bytes())
         [1, 2]
     """
+    for given in place:
+        if isinstance(given, self.__class__):
+            device, dtype = given._device, given.dtype
+        elif given is None or (isinstance(given, str) and given not in DTYPE_NAMES):
+            device = given
+        elif isinstance(given, (str, DType, type, np.dtype)):
+            dtype = given  # pyright: ignore[reportUnknownVariableType] -- any dtype of NumPy's
+        else:
+            raise DTypeError(f"to: a device, a dtype or a tensor is wanted; got {shown(given)}.")
+    if dtype is not None:
+        self = cast(self, dtype)
     if device is None:
         return self
-    if isinstance(device, DType):
-        return cast(self, device)
     name = canonical(device)
     path = files.path_of("to", device) if name == "DISK" and device.upper() != self._device else None
     if path is not None:

@@ -37,9 +37,9 @@ def gelu(self: Tensor, approximate: str = "none") -> Tensor:
     return self * 0.5 * (1 + (self * (1 / math.sqrt(2))).erf())
 
 
-def leaky_relu(self: Tensor, slope: float = 0.01) -> Tensor:
-    """Each element, scaled by `slope` below 0."""
-    return (self > 0).where(self, self * slope)
+def leaky_relu(self: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """Each element, scaled by a slope below 0."""
+    return (self > 0).where(self, self * number("leaky_relu", "the slope", negative_slope))
 
 
 def softplus(self: Tensor) -> Tensor:
@@ -203,9 +203,9 @@ def elu(self: Tensor, alpha: float = 1.0) -> Tensor:
     return (self > 0).where(self, self.minimum(0).expm1() * alpha)
 
 
-def hardtanh(self: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+def hardtanh(self: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """Each element, between two bounds."""
-    return self.clip(low, high)
+    return self.clip(number("hardtanh", "min_val", min_val), number("hardtanh", "max_val", max_val))
 
 
 def hardsigmoid(self: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ from intaglio.tensor.creation import device_name, wanting
 from intaglio.tensor.movement import flat_ints
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
@@ -149,13 +151,27 @@ def randint(
     *shape: object,
     low: int = 0,
     high: int = 10,
+    size: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Whole numbers uniform in [low, high), int64.
+    """Whole numbers uniform in [low, high), int64: `randint(2, 3, low=0, high=9)`, or PyTorch's `randint(0, 9, (2, 3))`.
 
+    Args:
+        shape: Extents; or high, or low and high, before a sequence of extents (which may also be named `size`).
     Raises: ValueRangeError if the range is empty, or the dtype cannot hold it.
+    Examples:
+        >>> Tensor.randint(10, 11, (2, 2)).tolist(), Tensor.randint(2, low=5, high=6).tolist()
+        ([[10, 10], [10, 10]], [5, 5])
     """
+    if size is None and len(shape) in (2, 3) and isinstance(shape[-1], (list, tuple)):
+        *shape, size = shape  # pyright: ignore[reportAssignmentType] -- a sequence of anything: checked below
+    if size is not None:
+        if len(shape) not in (1, 2):
+            raise ShapeError(f"randint: before the size, high or low and high are wanted; got {tuple(shape)}.")
+        low, high = (0, *shape)[-2:]  # pyright: ignore[reportAssignmentType] -- checked below
+        shape = (size,)
+    low, high = integer("randint", "low", low), integer("randint", "high", high)
     extents = flat_ints(shape)
     chosen = dtypes.of(dtype, dtypes.int64)
     if high <= low:

@@ -13,7 +13,7 @@ from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
-from intaglio.tensor.arguments import number
+from intaglio.tensor.arguments import flag, number
 from intaglio.tensor.elementwise import check_computes
 from intaglio.tensor.movement import axes_of, axis_of
 
@@ -106,9 +106,9 @@ def all_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return self._make(reduced("min", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
 
 
-def mean(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """The arithmetic mean along axes; integers give the default float."""
-    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+def mean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """The arithmetic mean along axes; integers give the default float, if no dtype is named."""
+    x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
     axes = axes_of("mean", axis, self.ndim)
     count = math.prod(self.shape[a] for a in axes)
     node = x._value()
@@ -117,21 +117,50 @@ def mean(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return self._make(ops.cast(ops.div(total, const(wide.dtype, count)), node.dtype), self)
 
 
-def var(self: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
-    """The variance along axes: squares about the mean, over n - correction."""
-    axes = axes_of("var", axis, self.ndim)
-    count = math.prod(self.shape[a] for a in axes)
-    x = self.cast(dtypes.float32) if self.dtype in HALF else self
+def var(
+    self: Tensor,
+    axis: Axis = None,
+    keepdim: bool = False,
+    correction: float = 1,
+    *,
+    unbiased: bool | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
+    """The variance along axes: squares about the mean, over n - correction; integers give the default float.
+
+    Args:
+        unbiased: PyTorch's other way to say correction=1, or with False correction=0. NumPy says `ddof`.
+    Examples:
+        >>> Tensor([1.0, 3.0]).var().item(), Tensor([1.0, 3.0]).var(unbiased=False).item()
+        (2.0, 1.0)
+    """
+    x = self if dtype is None else self.cast(dtype)
+    return _narrowed(_variance("var", _widened(x), axis, keepdim, correction, unbiased), x)
+
+
+def std(
+    self: Tensor,
+    axis: Axis = None,
+    keepdim: bool = False,
+    correction: float = 1,
+    *,
+    unbiased: bool | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
+    """The standard deviation along axes: the root of the variance."""
+    x = self if dtype is None else self.cast(dtype)
+    return _narrowed(_variance("std", _widened(x), axis, keepdim, correction, unbiased).sqrt(), x)
+
+
+def _variance(name: str, x: Tensor, axis: Axis, keepdim: bool, correction: float, unbiased: bool | None) -> Tensor:
+    """The variance of floats, for a named op."""
+    axes = axes_of(name, axis, x.ndim)
+    count = math.prod(x.shape[a] for a in axes)
+    less = number(name, "correction", correction)
+    if unbiased is not None:
+        less = int(flag(name, "unbiased", unbiased))
     apart = x - mean(x, axes, keepdim=True)
-    out = sum_(apart * apart, axes, keepdim=keepdim) / max(count - correction, 0)
-    return out.cast(self.dtype) if self.dtype in HALF else out
-
-
-def std(self: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
-    """The standard deviation along axes."""
-    x = self.cast(dtypes.float32) if self.dtype in HALF else self
-    out = var(x, axis, keepdim=keepdim, correction=correction).sqrt()
-    return out.cast(self.dtype) if self.dtype in HALF else out
+    return sum_(apart * apart, axes, keepdim=keepdim) / max(count - less, 0)
 
 
 def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: bool) -> Tensor:
@@ -171,18 +200,19 @@ def argmin(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
     return _position("argmin", "min", self, axis, keepdim=keepdim)
 
 
-def _running(name: str, kind: str, self: Tensor, axis: int) -> Tensor:
+def _running(name: str, kind: str, self: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor:
     """A running reduction."""
-    if self.ndim == 0:
-        return self + 0
     node = self._value()
     check_computes(name, node.dtype)
     if kind in ("sum", "prod"):
-        node = _accumulated(node, None)
+        node = _accumulated(node, dtype)
+    if self.ndim == 0:
+        axis_of(name, axis, 1)
+        return self._make(node, self)
     return self._make(scan_op(kind, node, axis_of(name, axis, self.ndim)), self)
 
 
-def cumsum(self: Tensor, axis: int = 0) -> Tensor:
+def cumsum(self: Tensor, axis: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The running sum along an axis, inclusive.
 
     Args:
@@ -191,12 +221,12 @@ def cumsum(self: Tensor, axis: int = 0) -> Tensor:
         >>> Tensor([1, 2, 3]).cumsum().tolist()
         [1, 3, 6]
     """
-    return _running("cumsum", "sum", self, axis)
+    return _running("cumsum", "sum", self, axis, dtype)
 
 
-def cumprod(self: Tensor, axis: int = 0) -> Tensor:
+def cumprod(self: Tensor, axis: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The running product along an axis, inclusive."""
-    return _running("cumprod", "prod", self, axis)
+    return _running("cumprod", "prod", self, axis, dtype)
 
 
 def cummax(self: Tensor, axis: int = 0) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from intaglio.core.dtypes import DTypeLike, dtypes
+from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
@@ -27,10 +27,11 @@ from intaglio.tensor import (
     spatial,
 )
 from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, uop_of
+from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy as np
 
@@ -222,9 +223,8 @@ class Tensor(TensorBase):
         """What is pending on this tensor's storage: entries, the loops that they will be, why some were not rolled."""
         return report(self._place()[0])
 
-    def _binary_in_place(self, other: Any, op: Callable[[Tensor, Any], Tensor], name: str) -> Self:
-        """self = op(self, other), written through this handle."""
-        out = op(self, other)
+    def _in_place(self, out: Tensor, name: str) -> Self:
+        """A result written through this handle, by a named op."""
         if out is NotImplemented:
             return NotImplemented
         rank = {"bool": 0, "int": 1, "uint": 1, "float": 2}
@@ -282,45 +282,64 @@ class Tensor(TensorBase):
         return self.assign(0)
 
     def __iadd__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.add, "iadd")
+        return self._in_place(Tensor.__add__(self, other), "iadd")
 
     def __isub__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.sub, "isub")
+        return self._in_place(Tensor.__sub__(self, other), "isub")
 
     def __imul__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.mul, "imul")
+        return self._in_place(Tensor.__mul__(self, other), "imul")
 
     def __itruediv__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.div, "itruediv")
+        return self._in_place(Tensor.__truediv__(self, other), "itruediv")
 
     def __ifloordiv__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.floor_divide, "ifloordiv")
+        return self._in_place(Tensor.__floordiv__(self, other), "ifloordiv")
 
     def __imod__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.mod, "imod")
+        return self._in_place(Tensor.__mod__(self, other), "imod")
 
     def __ipow__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.pow_, "ipow")
+        return self._in_place(Tensor.__pow__(self, other), "ipow")
 
     def __iand__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.bitwise_and, "iand")
+        return self._in_place(Tensor.__and__(self, other), "iand")
 
     def __ior__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.bitwise_or, "ior")
+        return self._in_place(Tensor.__or__(self, other), "ior")
 
     def __ixor__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.bitwise_xor, "ixor")
+        return self._in_place(Tensor.__xor__(self, other), "ixor")
 
     def __ilshift__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.lshift, "ilshift")
+        return self._in_place(Tensor.__lshift__(self, other), "ilshift")
 
     def __irshift__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.rshift, "irshift")
+        return self._in_place(Tensor.__rshift__(self, other), "irshift")
 
-    add_ = __iadd__
-    sub_ = __isub__
-    mul_ = __imul__
-    div_ = __itruediv__
+    def add_(self, other: Any, *, alpha: Number = 1) -> Self:
+        """Add to every element, in place; as add."""
+        return self._in_place(elementwise.add(self, other, alpha=alpha), "add_")
+
+    def sub_(self, other: Any, *, alpha: Number = 1) -> Self:
+        """Subtract from every element, in place; as sub."""
+        return self._in_place(elementwise.sub(self, other, alpha=alpha), "sub_")
+
+    def mul_(self, other: Any) -> Self:
+        """Multiply every element, in place; as mul."""
+        return self._in_place(elementwise.mul(self, other), "mul_")
+
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
+        """Divide every element, in place; as div."""
+        return self._in_place(elementwise.div(self, other, rounding_mode=rounding_mode), "div_")
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002 -- PyTorch's names
+        """Bound every element, in place; as clamp."""
+        return self._in_place(elementwise.clamp(self, min, max), "clamp_")
+
+    def masked_fill_(self, mask: Tensor, value: Any) -> Self:
+        """Write a number where a mask holds; as masked_fill."""
+        return self._in_place(combine.masked_fill(self, mask, value), "masked_fill_")
 
     # -- arithmetic
 
@@ -328,8 +347,11 @@ class Tensor(TensorBase):
         elementwise.add, elementwise.sub, elementwise.mul, elementwise.div, elementwise.mod, elementwise.pow_,
     )  # fmt: skip
     floor_divide, idiv = elementwise.floor_divide, elementwise.floor_divide
+    fmod, remainder, logaddexp, hypot = (
+        elementwise.fmod, elementwise.remainder, elementwise.logaddexp, elementwise.hypot,
+    )  # fmt: skip
     maximum, minimum, where, clip, clamp, lerp = (
-        elementwise.maximum, elementwise.minimum, elementwise.where, elementwise.clip, elementwise.clip,
+        elementwise.maximum, elementwise.minimum, elementwise.where, spelled(elementwise.clip), elementwise.clamp,
         elementwise.lerp,
     )  # fmt: skip
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
@@ -357,29 +379,36 @@ class Tensor(TensorBase):
         elementwise.sqrt, elementwise.rsqrt, elementwise.square, elementwise.reciprocal,
         elementwise.neg, elementwise.abs_, elementwise.sign, elementwise.copysign,
     )  # fmt: skip
-    floor, ceil, trunc, round = elementwise.floor, elementwise.ceil, elementwise.trunc, elementwise.round_
+    floor, ceil, trunc, round = elementwise.floor, elementwise.ceil, elementwise.trunc, spelled(elementwise.round_)
     isnan, isinf, isfinite = elementwise.isnan, elementwise.isinf, elementwise.isfinite
 
-    __add__ = __radd__ = elementwise.add
-    __sub__, __rsub__ = elementwise.sub, elementwise.rsub
-    __mul__ = __rmul__ = elementwise.mul
-    __truediv__, __rtruediv__ = elementwise.div, elementwise.rdiv
-    __floordiv__, __rfloordiv__ = elementwise.floor_divide, elementwise.rfloor_divide
-    __mod__, __rmod__ = elementwise.mod, elementwise.rmod
-    __pow__, __rpow__ = elementwise.pow_, elementwise.rpow
-    __and__ = __rand__ = elementwise.bitwise_and
-    __or__ = __ror__ = elementwise.bitwise_or
-    __xor__ = __rxor__ = elementwise.bitwise_xor
-    __lshift__, __rshift__ = elementwise.lshift, elementwise.rshift
-    __lt__, __le__, __gt__, __ge__ = elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge
+    __add__ = __radd__ = operator("add", elementwise.ADD)
+    __sub__, __rsub__ = operator("sub", elementwise.SUB), operator("sub", elementwise.OTHER_SUB)
+    __mul__ = __rmul__ = operator("mul", elementwise.MUL)
+    __truediv__, __rtruediv__ = operator("div", elementwise.DIV), operator("div", elementwise.OTHER_DIV)
+    __floordiv__, __rfloordiv__ = (
+        operator("floor_divide", elementwise.FLOOR_DIV), operator("floor_divide", elementwise.OTHER_FLOOR_DIV),
+    )  # fmt: skip
+    __mod__, __rmod__ = operator("mod", elementwise.MOD), operator("mod", elementwise.OTHER_MOD)
+    __pow__, __rpow__ = elementwise.pow_operator, elementwise.rpow_operator
+    __and__ = __rand__ = operator("bitwise_and", elementwise.AND)
+    __or__ = __ror__ = operator("bitwise_or", elementwise.OR)
+    __xor__ = __rxor__ = operator("bitwise_xor", elementwise.XOR)
+    __lshift__, __rshift__ = operator("lshift", elementwise.SHL), operator("rshift", elementwise.SHR)
+    __lt__, __le__ = operator("lt", elementwise.LT), operator("le", elementwise.LE)
+    __gt__, __ge__ = operator("gt", elementwise.GT), operator("ge", elementwise.GE)
     __neg__, __abs__, __invert__ = elementwise.neg, elementwise.abs_, elementwise.bitwise_not
     __matmul__, __rmatmul__ = matmul.matmul, matmul.rmatmul
+    _equals, _differs = operator("eq", elementwise.EQ), operator("ne", elementwise.NE)
 
     def __eq__(self, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] -- by element
-        return elementwise.eq(self, other)
+        return self._equals(other)
 
     def __ne__(self, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] -- by element
-        return elementwise.ne(self, other)
+        return self._differs(other)
+
+    def __round__(self, ndigits: Any = None) -> Tensor:
+        return elementwise.round_(self, 0 if ndigits is None else ndigits)
 
     def __pos__(self) -> Tensor:
         return self

@@ -115,9 +115,9 @@ MAKING: list[Case] = [
         "DTypeError",
         "Tensor: data must be numbers; got NoneType. Convert it to a list or array of numbers?",
     ),
-    (lambda: Tensor.zeros(2, -1), "ShapeError", "full: extents must not be negative; got (2, -1)."),
+    (lambda: Tensor.zeros(2, -1), "ShapeError", "zeros: extents must not be negative; got (2, -1)."),
     (lambda: Tensor.empty(-1), "ShapeError", "empty: extents must not be negative; got (-1,)."),
-    (lambda: Tensor.zeros("a"), "DTypeError", "shape: extents and axes must be integers; got 'a'."),
+    (lambda: Tensor.zeros("a"), "DTypeError", "zeros: extents and axes must be integers; got 'a'."),
     (
         lambda: Tensor.full((2,), 300, dtype=dtypes.int8),
         "ValueRangeError",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from intaglio.core.errors import DTypeError, ValueRangeError
+from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.tensor.base import TensorBase
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def integer(name: str, what: str, value: Any) -> int:
     """
     try:
         return index(value)
-    except TypeError:
+    except (TypeError, ShapeError):  # of a tensor: it is of floats, or has several elements
         raise _refusal(name, what, "an integer", value) from None
 
 
@@ -33,9 +33,11 @@ def integers(name: str, what: str, value: Any) -> tuple[int, ...]:
 
     Raises: DTypeError if it is neither.
     """
-    if not isinstance(value, TensorBase) and hasattr(value, "__iter__") and not isinstance(value, str):
-        return tuple(integer(name, what, each) for each in value)
-    return (integer(name, what, value),)
+    several = hasattr(value, "__iter__") and getattr(value, "shape", None) != ()  # a letter is no number either
+    try:
+        return tuple(index(each) for each in (value if several else (value,)))
+    except (TypeError, ShapeError):
+        raise _refusal(name, what, "integers", value) from None
 
 
 def number(name: str, what: str, value: Any) -> int | float:
@@ -80,6 +82,11 @@ def tensor(name: str, what: str, value: Any) -> Tensor:
     if isinstance(value, TensorBase):
         return value  # pyright: ignore[reportReturnType] -- every handle is a Tensor
     raise DTypeError(f"{name}: {what} must be a tensor; got {shown(value)}. Make one with Tensor(...)?")
+
+
+def axes(count: int) -> str:
+    """A number of axes in an error."""
+    return "1 axis" if count == 1 else f"{count} axes"
 
 
 def shown(value: object) -> str:

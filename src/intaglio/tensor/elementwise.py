@@ -515,15 +515,15 @@ def clip(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # n
         >>> Tensor([1, 5, 9]).clip(max=6).tolist()
         [1, 5, 6]
     """
-    return _between("clip", self, min, max)
+    return between("clip", self, min, max)
 
 
 def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # noqa: A002 -- PyTorch's names
     """As clip."""
-    return _between("clamp", self, min, max)
+    return between("clamp", self, min, max)
 
 
-def _between(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
+def between(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
     """Elements between the bounds of a named op."""
     if low is not None:
         x = binary(name, MAXIMUM, x, low)

@@ -60,7 +60,7 @@ def layer_norm(
         shape: The extents of those axes.
     Raises: ShapeError unless the tensor's shape ends with them.
     """
-    extents = integers("layer_norm", "the shape", shape)
+    extents = integers("layer_norm", "extents", shape)
     axes = tuple(range(self.ndim - len(extents), self.ndim))
     if not extents or self.shape[-len(extents) :] != extents:
         raise ShapeError(f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}.")
@@ -256,3 +256,22 @@ def batch_norm(
     if weight is not None:
         out = out * weight.reshape(shape)
     return out if bias is None else out + bias.reshape(shape)
+
+
+def sparse_categorical_crossentropy(
+    self: Tensor, target: Tensor, ignore_index: int = -1, label_smoothing: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """The negative log-likelihood of class numbers from scores, with the classes along the last axis: tinygrad's name.
+
+    Examples:
+        >>> round(Tensor([[0.0, 0.0], [1.0, 3.0]]).sparse_categorical_crossentropy(Tensor([1, -1])).item(), 4)
+        0.6931
+    """
+    if not self.ndim:
+        raise ShapeError(
+            "sparse_categorical_crossentropy: there must be an axis of classes; the scores are one number."
+        )
+    scores = self.movedim(-1, 1) if self.ndim > 1 else self
+    return cross_entropy(
+        scores, target, ignore_index=ignore_index, label_smoothing=label_smoothing, reduction=reduction
+    )

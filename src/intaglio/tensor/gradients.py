@@ -62,6 +62,11 @@ def is_leaf(value: TensorBase) -> bool:
     return history is not None and history.leaf
 
 
+def is_handle_of_leaf(value: TensorBase) -> bool:
+    """Whether a handle is the one whose `.grad` its storage adds to, and no view of it."""
+    return value._storage is not None and _handle_of(value._storage) is value
+
+
 DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
 
 

@@ -340,3 +340,51 @@ def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:
 def trace(self: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     return sum_(self.diagonal())
+
+
+def median(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    """The middle element in order along an axis (of all when None), the lower of two; NaN if one is.
+
+    Computes the tensor.
+
+    Raises: ShapeError if there is no element.
+    Examples:
+        >>> Tensor([7, 1, 3, 2]).median().item()
+        2
+    """
+    if axis is None:
+        found = median(self.reshape(-1), 0)
+        return found.reshape((1,) * self.ndim) if keepdim else found
+    a = axis_of("median", axis, self.ndim)
+    n = self.shape[a]
+    if n == 0:
+        raise ShapeError(f"median: there must be an element to choose; the tensor has shape {self.shape}.")
+    ordered = self.sort(a).values
+    middle = ordered.select(a, (n - 1) // 2)
+    if self.dtype.is_float:
+        middle = ordered.select(a, n - 1).isnan().where(math.nan, middle)  # NaN is last in order
+    return middle.unsqueeze(a) if keepdim else middle
+
+
+def nansum(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """The sum along axes of the elements that are not NaN.
+
+    Examples:
+        >>> Tensor([1.0, float("nan"), 2.0]).nansum().item()
+        3.0
+    """
+    axes = axes_of("nansum", axis, self.ndim)
+    return sum_(self.isnan().where(0, self) if self.dtype.is_float else self, axes, keepdim, dtype)
+
+
+def nanmean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """The mean along axes of the elements that are not NaN; NaN where there is none.
+
+    Examples:
+        >>> Tensor([1.0, float("nan"), 2.0]).nanmean().item()
+        1.5
+    """
+    axes = axes_of("nanmean", axis, self.ndim)
+    x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
+    wide = _widened(x)
+    return _narrowed(nansum(wide, axes, keepdim) / sum_(wide == wide, axes, keepdim), x)

@@ -151,6 +151,34 @@ class Tensor(TensorBase):
 
     requires_grad_, backward, gradient = gradients.requires_grad_, gradients.backward, gradients.gradient
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether gradients add up in its `.grad`, or it has none: it was not computed from a tensor that has.
+
+        Examples:
+            >>> w = Tensor([1.0], requires_grad=True)
+            >>> w.is_leaf, (w * 2).is_leaf, Tensor([1.0]).is_leaf
+            (True, False, True)
+        """
+        return not gradients.is_tracked(self) or gradients.is_handle_of_leaf(self)
+
+    @property
+    def data(self) -> Tensor:
+        """A tensor that shares this one's storage and takes no part in gradients; when set, values are written.
+
+        Examples:
+            >>> w = Tensor([1.0, 2.0], requires_grad=True)
+            >>> w.data = w.data * 2
+            >>> w.tolist(), w.requires_grad, w.data.requires_grad
+            ([2.0, 4.0], True, False)
+        """
+        return convert.detach(self)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        with gradients.no_grad():
+            self._put(value)
+
     # -- properties
 
     @property
@@ -182,9 +210,34 @@ class Tensor(TensorBase):
         """The number of elements."""
         return math.prod(self.shape)
 
+    def nelement(self) -> int:
+        """The number of elements, as numel."""
+        return self.numel()
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element, as element_size."""
+        return self.dtype.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements apart in its storage the elements of each axis lie, or those of one.
+
+        Raises: ShapeError if that is no whole number of them, as in some views after a bitcast.
+        Examples:
+            >>> Tensor.zeros(2, 3).stride(), Tensor.zeros(2, 3).T.stride(0)
+            ((3, 1), 1)
+        """
+        strides = self._place()[1].strides
+        if any(n % self.itemsize for n in strides):
+            raise ShapeError(
+                f"stride: strides must be whole elements of {self.itemsize} bytes; they are {strides} bytes."
+            )
+        apart = tuple(n // self.itemsize for n in strides)
+        return apart if dim is None else apart[movement.axis_of("stride", dim, self.ndim)]
+
     def size(self, axis: int | None = None) -> Any:
         """The shape, or the extent of one axis."""
-        return self.shape if axis is None else self.shape[axis]
+        return self.shape if axis is None else self.shape[movement.axis_of("size", axis, self.ndim)]
 
     @property
     def nbytes(self) -> int:
@@ -334,12 +387,26 @@ class Tensor(TensorBase):
         return self._in_place(elementwise.div(self, other, rounding_mode=rounding_mode), "div_")
 
     def clamp_(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002 -- PyTorch's names
-        """Bound every element, in place; as clamp."""
-        return self._in_place(elementwise.clamp(self, min, max), "clamp_")
+        """Bound every element, in place; as clamp.
+
+        Examples:
+            >>> Tensor([1, 5, 9]).clamp_(2, 6).tolist()
+            [2, 5, 6]
+        """
+        return self._in_place(elementwise.between("clamp_", self, min, max), "clamp_")
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Self:
         """Write a number where a mask holds; as masked_fill."""
-        return self._in_place(combine.masked_fill(self, mask, value), "masked_fill_")
+        return self._in_place(combine.masked("masked_fill_", self, mask, value), "masked_fill_")
+
+    def scatter_(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Self:
+        """Write values at positions; as scatter.
+
+        Examples:
+            >>> Tensor([0, 0, 0]).scatter_(0, Tensor([2, 0]), 5).tolist()
+            [5, 0, 5]
+        """
+        return self._in_place(combine.scattered("scatter_", self, dim, index, src, reduce), "scatter_")
 
     # -- arithmetic
 
@@ -426,6 +493,9 @@ class Tensor(TensorBase):
         movement.transpose, movement.t, movement.view_as, movement.expand_as, spelled(movement.unbind),
     )  # fmt: skip
     shrink, diagonal, flatten, movedim = movement.shrink, movement.diagonal, movement.flatten, movement.movedim
+    ravel, select, rot90, broadcast_to = (
+        movement.ravel, spelled(movement.select), movement.rot90, movement.broadcast_to,
+    )  # fmt: skip
     as_strided, bitcast = movement.as_strided, movement.bitcast
 
     # -- reductions and products
@@ -437,19 +507,25 @@ class Tensor(TensorBase):
     )  # fmt: skip
     amax, amin = spelled(reduce.max_), spelled(reduce.min_)
     count_nonzero, trace = spelled(reduce.count_nonzero), reduce.trace
+    median, nansum, nanmean = spelled(reduce.median), spelled(reduce.nansum), spelled(reduce.nanmean)
     cumsum, cumprod, cummax = spelled(reduce.cumsum), spelled(reduce.cumprod), spelled(reduce.cummax)
     softmax, log_softmax, logsumexp = (
         spelled(reduce.softmax), spelled(reduce.log_softmax), spelled(reduce.logsumexp),
     )  # fmt: skip
     einsum = staticmethod(matmul.einsum)
-    mm, bmm, outer = matmul.mm, matmul.bmm, matmul.outer
+    mm, bmm, mv, addmm, outer = matmul.mm, matmul.bmm, matmul.mv, matmul.addmm, matmul.outer
     matmul, dot, linear = matmul.matmul, matmul.dot, matmul.linear
 
     # -- combining
 
     cat, stack, meshgrid = spelled(combine.cat), spelled(combine.stack), staticmethod(combine.meshgrid)
-    split, chunk, gather, scatter = (
+    hstack, vstack = combine.hstack, combine.vstack
+    split, chunk, gather, scatter, scatter_add = (
         spelled(combine.split), spelled(combine.chunk), spelled(combine.gather), spelled(combine.scatter),
+        spelled(combine.scatter_add),
+    )  # fmt: skip
+    take, index_fill, diag, diff, tile = (
+        combine.take, spelled(combine.index_fill), combine.diag, spelled(combine.diff), combine.tile,
     )  # fmt: skip
     scatter_reduce, index_add, index_select = (
         spelled(combine.scatter_reduce), spelled(combine.index_add), spelled(combine.index_select),
@@ -480,7 +556,8 @@ class Tensor(TensorBase):
     cross_entropy, nll_loss, mse_loss, l1_loss = (
         functional.cross_entropy, functional.nll_loss, functional.mse_loss, functional.l1_loss,
     )  # fmt: skip
-    binary_cross_entropy = functional.binary_cross_entropy
+    binary_cross_entropy = binary_crossentropy = functional.binary_cross_entropy
+    sparse_categorical_crossentropy = functional.sparse_categorical_crossentropy
     binary_cross_entropy_with_logits = functional.binary_cross_entropy_with_logits
     scaled_dot_product_attention = functional.scaled_dot_product_attention
 
@@ -497,9 +574,16 @@ class Tensor(TensorBase):
     zeros_like, ones_like, full_like, empty_like = (
         creation.zeros_like, creation.ones_like, creation.full_like, creation.empty_like,
     )  # fmt: skip
+    new_zeros, new_ones, new_full, new_tensor = (
+        creation.new_zeros, creation.new_ones, creation.new_full, creation.new_tensor,
+    )  # fmt: skip
     rand, randn, randint = classmethod(random.rand), classmethod(random.randn), classmethod(random.randint)
     uniform, normal, randperm = classmethod(random.uniform), classmethod(random.normal), classmethod(random.randperm)
+    kaiming_uniform, glorot_uniform, scaled_uniform = (
+        classmethod(random.kaiming_uniform), classmethod(random.glorot_uniform), classmethod(random.scaled_uniform),
+    )  # fmt: skip
     rand_like, randn_like, multinomial = random.rand_like, random.randn_like, random.multinomial
+    bernoulli = random.bernoulli
     manual_seed = staticmethod(random.manual_seed)
     from_numpy = classmethod(creation.share_array)
 
@@ -537,6 +621,27 @@ class Tensor(TensorBase):
     def long(self) -> Tensor:
         """The values as int64."""
         return self.cast(dtypes.int64)
+
+    def short(self) -> Tensor:
+        """The values as int16."""
+        return self.cast(dtypes.int16)
+
+    def byte(self) -> Tensor:
+        """The values as uint8."""
+        return self.cast(dtypes.uint8)
+
+    def bfloat16(self) -> Tensor:
+        """The values as bfloat16."""
+        return self.cast(dtypes.bfloat16)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """The values in another tensor's dtype.
+
+        Examples:
+            >>> Tensor([1, 2]).type_as(Tensor([0.5]))
+            Tensor([1., 2.], dtype=float32)
+        """
+        return self.cast(arguments.tensor("type_as", "the other", other).dtype)
 
     def bool(self) -> Tensor:
         """Where the values are not 0."""

@@ -111,9 +111,7 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-CLOSE = dict.fromkeys(
-    ("norm 3", "norm 0.5", "logaddexp", "hypot"), 1e-6
-)  # how far they may be; others are equal
+CLOSE = dict.fromkeys(("norm 3", "norm 0.5", "logaddexp", "hypot"), 1e-6)  # how far they may be; others are equal
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import Tensor, dtypes, safe_save
+from intaglio import Tensor, dtypes, safe_load, safe_save
 from intaglio.core import errors
 
 if TYPE_CHECKING:
@@ -367,6 +367,108 @@ STRICT: list[Case] = [
         "FileFormatError",
         "safe_save: the names of tensors must be text; got 1.",
     ),
+    (
+        lambda: safe_save("never.safetensors", {"w": row()}),
+        "FileFormatError",
+        "safe_save: tensors by name and then a path are wanted; got str first. "
+        'Write safe_save({"name": tensor}, path)?',
+    ),
+    (
+        lambda: safe_save([row()], "never.safetensors"),
+        "FileFormatError",
+        "safe_save: tensors by name and then a path are wanted; got list first. "
+        'Write safe_save({"name": tensor}, path)?',
+    ),
+    (lambda: safe_load(3), "DTypeError", "safe_load: a path is wanted; got int."),
+    (lambda: row().sum(1.0), "DTypeError", "sum: axes must be integers; got 1.0."),
+    (
+        lambda: row().pad(1),
+        "DTypeError",
+        "pad: (before, after) for each axis, or a flat list of numbers; got 1.",
+    ),
+    (lambda: table().tril("a"), "DTypeError", "tril: the diagonal must be an integer; got 'a'."),
+    (lambda: Tensor.full("a", 1), "DTypeError", "full: extents and axes must be integers; got 'a'."),
+    (lambda: Tensor.full(2, "a"), "DTypeError", "full: the value must be a number; got 'a'."),
+    (lambda: Tensor.eye("a"), "DTypeError", "eye: extents and axes must be integers; got ('a', 'a')."),
+    (lambda: Tensor.arange("a"), "DTypeError", "arange: stop must be a number; got 'a'."),
+    (
+        lambda: Tensor.arange(float("nan")),
+        "ValueRangeError",
+        "arange: start, stop and step must be finite; got 0, nan and 1.",
+    ),
+    (lambda: row().roll("a"), "DTypeError", "roll: shifts must be integers; got 'a'."),
+    (lambda: row().repeat(-1), "ShapeError", "repeat: counts must not be negative; got (-1,)."),
+    (
+        lambda: row().repeat_interleave(-1),
+        "ShapeError",
+        "repeat_interleave: the count must not be negative; got -1.",
+    ),
+    (
+        lambda: row().gather(0, 1),
+        "DTypeError",
+        "gather: the index must be a tensor; got 1. Make one with Tensor(...)?",
+    ),
+    (
+        lambda: row().masked_fill(1, 1),
+        "DTypeError",
+        "masked_fill: the mask must be a tensor; got 1. Make one with Tensor(...)?",
+    ),
+    (lambda: Tensor.einsum(3), "DTypeError", 'einsum: the formula must be text, such as "ij,jk->ik"; got 3.'),
+    (
+        lambda: row().conv2d(3),
+        "DTypeError",
+        "conv2d: the weight must be a tensor; got 3. Make one with Tensor(...)?",
+    ),
+    (lambda: row().equal(1), "DTypeError", "equal: the other must be a tensor; got 1. Make one with Tensor(...)?"),
+    (
+        lambda: row().view_as(3),
+        "DTypeError",
+        "view_as: the other must be a tensor; got 3. Make one with Tensor(...)?",
+    ),
+    (
+        lambda: Tensor.from_numpy([1]),
+        "DTypeError",
+        "from_numpy: an array of NumPy's is wanted; got [1]. Use Tensor(...), which copies?",
+    ),
+    (
+        lambda: row().realize(3),
+        "DTypeError",
+        "realize: every operand must be a tensor; got 3. Make one with Tensor(...)?",
+    ),
+    (lambda: row().to(3), "DTypeError", "to: a device, a dtype or a tensor is wanted; got 3."),
+    (lambda: row().add("a"), "DTypeError", "add: operands must be tensors, arrays or numbers; got 'a'."),
+    (
+        lambda: table().assign(Tensor([1, 2])),
+        "ShapeError",
+        "assign: the value must broadcast to the target; value (2,), target (2, 3).",
+    ),
+    (
+        lambda: small(1).fill_(300),
+        "ValueRangeError",
+        "fill_: the number must fit the dtype; 300 does not fit int8. Cast the tensor first?",
+    ),
+    (lambda: row().trace(), "ShapeError", "trace: the tensor must be a matrix; the shape is (2,)."),
+    (lambda: row().sort(dim=7), "ShapeError", "sort: the axis must be in [-1, 1); got 7 for 1 axis."),
+    (
+        lambda: row().linear(Tensor.zeros(2, 3)),
+        "ShapeError",
+        "linear: the weight must be (out, in) with the last axis of the input; weight (2, 3), input (2,).",
+    ),
+    (
+        lambda: Tensor.zeros(2, 2).mv(row()[:1]),
+        "ShapeError",
+        "mv: inner sizes must be equal; lhs (2, 2) has 2, rhs (1,) has 1. Transpose one side?",
+    ),
+    (
+        lambda: row().clamp(max=Tensor([1.0, 2.0, 3.0])),
+        "ShapeError",
+        "clamp: shapes must broadcast; (2,) and (3,) differ on axis -1. Reshape or unsqueeze one?",
+    ),
+    (
+        lambda: row().add_(Tensor([[1.0]])),
+        "ShapeError",
+        "add_: the result must have the target's shape; (1, 2) into (2,).",
+    ),
 ]
 HOST: list[Case] = [
     (
@@ -438,3 +540,9 @@ def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(errors.FileFormatError) as raised:
         Tensor(path)
     assert str(raised.value) == f"file: {path} cannot be opened; No such file or directory."
+    for call in (lambda: Tensor(path), lambda: safe_load(path), lambda: safe_save({"w": row()}, path / "w")):
+        with pytest.raises(errors.FileMissingError, match="No such file") as missing:
+            call()
+        assert isinstance(missing.value, (FileNotFoundError, errors.FileFormatError, ValueError))
+    with pytest.raises(FileNotFoundError):
+        safe_load(path)

@@ -17,7 +17,7 @@ from intaglio.ops.memory import BufferRef, Const
 from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.arguments import shown
+from intaglio.tensor.arguments import shown, tensor
 from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) ->
 
 def equal(self: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape and equal elements. Computes them if need be."""
-    return self.shape == other.shape and bool((self == other).all())
+    return self.shape == tensor("equal", "the other", other).shape and bool((self == other).all())
 
 
 def allclose(

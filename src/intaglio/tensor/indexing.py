@@ -251,7 +251,7 @@ def _placed(taken: Node, rank: int, first: int) -> Node:
 # -- writing
 
 
-def converted(self: Tensor, value: Any, dtype: DType) -> Node:
+def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> Node:
     """A right-hand side as a node of the target's dtype.
 
     Raises: ValueRangeError if a Python number does not fit it.
@@ -259,7 +259,7 @@ def converted(self: Tensor, value: Any, dtype: DType) -> Node:
     if is_number(value):
         if not dtype.fits(value):
             raise ValueRangeError(
-                f"setitem: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
+                f"{name}: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
             )
         return const(dtype, value)
     if is_tensor(value):
@@ -270,7 +270,7 @@ def converted(self: Tensor, value: Any, dtype: DType) -> Node:
     return ops.cast(made._value(), dtype)
 
 
-def fit_shape(node: Node, shape: tuple[int, ...]) -> Node:
+def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node:
     """A right-hand side broadcast to the target's shape (leading axes of size 1 are dropped).
 
     Raises: ShapeError if it does not broadcast.
@@ -281,7 +281,7 @@ def fit_shape(node: Node, shape: tuple[int, ...]) -> Node:
     if own != node.shape:
         node = reshape(node, own)
     if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(reversed(own), reversed(shape), strict=False)):
-        raise ShapeError(f"setitem: the value must broadcast to the target; value {node.shape}, target {shape}.")
+        raise ShapeError(f"{name}: the value must broadcast to the target; value {node.shape}, target {shape}.")
     if not own:
         return expand(node, shape) if shape else node
     return to_shape(node, shape)
@@ -340,14 +340,14 @@ def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
     write_node(self, view, chosen, self, value, mask)
 
 
-def write_view(self: Tensor, target: Tensor, value: Any) -> None:
-    """Write a value to a view of this tensor's storage."""
+def write_view(self: Tensor, target: Tensor, value: Any, name: str = "setitem") -> None:
+    """Write a value to a view of this tensor's storage, for a named op."""
     storage, view = target._place()
     if isinstance(value, TensorBase) and value._storage is storage:
         other = value._place()[1]
         if other == view:
             return  # what `t[k] += v` does last
-    node = fit_shape(converted(self, value, view.dtype), view.shape)
+    node = fit_shape(converted(self, value, view.dtype, name), view.shape, name)
     write_node(self, view, node, value)
 
 

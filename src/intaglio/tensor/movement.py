@@ -226,9 +226,12 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
 
 def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
     """A view of a box: (first, end) for each axis, None for all of it."""
-    if len(bounds) != self.ndim:
-        raise ShapeError(f"shrink: one pair of bounds for each axis; got {len(bounds)} for {self.ndim} axes.")
-    full = tuple((0, n) if b is None else (int(b[0]), int(b[1])) for b, n in zip(bounds, self.shape, strict=True))
+    if not isinstance(bounds, (list, tuple)) or len(bounds) != self.ndim:
+        raise ShapeError(f"shrink: one pair of bounds for each axis; got {shown(bounds)} for {axes_text(self.ndim)}.")
+    pairs = [(0, n) if b is None else integers("shrink", "bounds", b) for b, n in zip(bounds, self.shape, strict=True)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ShapeError(f"shrink: a pair of bounds is a first place and an end; got {bounds}.")
+    full = tuple((first, end) for first, end in pairs)
     if any(not 0 <= a <= b <= n for (a, b), n in zip(full, self.shape, strict=True)):
         raise ShapeError(f"shrink: bounds must lie within the shape; {full} of {self.shape}.")
     return _viewed(self, self._place()[1].shrink(full))
@@ -272,7 +275,11 @@ def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offse
     """
     storage, view = self._place()
     item = view.dtype.itemsize
-    made = View(view.dtype, tuple(shape), tuple(s * item for s in strides), offset * item)
+    extents, steps = integers("as_strided", "extents", shape), integers("as_strided", "strides", strides)
+    start = integer("as_strided", "the offset", offset)
+    if len(extents) != len(steps) or any(n < 0 for n in extents):
+        raise ShapeError(f"as_strided: one stride for each extent of at least 0; got {extents} and {steps}.")
+    made = View(view.dtype, extents, tuple(s * item for s in steps), start * item)
     low, high = made.byte_bounds()
     if low < 0 or high > storage.nbytes:
         raise ShapeError(

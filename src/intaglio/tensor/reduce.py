@@ -338,7 +338,12 @@ def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:
 
 
 def trace(self: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal.
+
+    Raises: ShapeError if it is no matrix.
+    """
+    if self.ndim != 2:
+        raise ShapeError(f"trace: the tensor must be a matrix; the shape is {self.shape}.")
     return sum_(self.diagonal())
 
 

@@ -177,7 +177,7 @@ class Tensor(TensorBase):
     @data.setter
     def data(self, value: Any) -> None:
         with gradients.no_grad():
-            self._put(value)
+            self._put(value, "data")
 
     # -- properties
 
@@ -259,17 +259,24 @@ class Tensor(TensorBase):
         """A view with the last two axes exchanged."""
         return movement.mT(self)
 
+    def realize(self, *others: TensorBase) -> Self:
+        """Compute this tensor (and others) now, by one schedule; gives the tensor itself."""
+        for other in others:
+            arguments.tensor("realize", "every operand", other)
+        return super().realize(*others)
+
     def kernelize(self, *others: Tensor) -> Self:
         """Partition what this tensor (and others) needs into kernels, to run when a value is needed; gives the tensor.
 
         Afterwards `uop` is ASSIGN(BUFFER, KERNEL): the kernel names its program, metadata and buffers.
         """
-        partition_tensors((self, *others))
+        partition_tensors((self, *(arguments.tensor("kernelize", "every operand", other) for other in others)))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
         """The kernels that this tensor (and others) needs, partitioned but not run."""
-        held: Pending | None = partition_tensors((self, *others))
+        tensors = (self, *(arguments.tensor("schedule", "every operand", other) for other in others))
+        held: Pending | None = partition_tensors(tensors)
         return [] if held is None else list(held.plan.kernels)
 
     def journal(self) -> Report:
@@ -287,11 +294,11 @@ class Tensor(TensorBase):
             )
         if out.shape != self.shape:
             raise ShapeError(f"{name}: the result must have the target's shape; {out.shape} into {self.shape}.")
-        self._put(out)
+        self._put(out, name)
         return self
 
-    def _put(self, value: Any) -> None:
-        """Write a value to all of this tensor."""
+    def _put(self, value: Any, name: str) -> None:
+        """Write a value to all of this tensor, for a named op."""
         skeleton = self._skeleton
         if (
             skeleton is not None
@@ -305,7 +312,7 @@ class Tensor(TensorBase):
             self._storage.write_element(skeleton.dtype, self._offset, value._skeleton, value._holes)
             return
         self._place()
-        indexing.write_view(self, self, value)
+        indexing.write_view(self, self, value, name)
 
     def assign(self, value: Any) -> Self:
         """Write a value (broadcast, cast) to all of this tensor; every view of its storage sees it.
@@ -315,20 +322,24 @@ class Tensor(TensorBase):
             >>> a.assign(Tensor([1, 2])).tolist()
             [1, 2]
         """
+        return self._assigned(value, "assign")
+
+    def _assigned(self, value: Any, name: str) -> Self:
+        """This tensor with a new value, for a named op."""
         if gradients.is_leaf(self) and not gradients.is_tracked(value):
             with gradients.no_grad():  # a new value for a leaf, as an optimizer gives it
-                self._put(value)
+                self._put(value, name)
         else:
-            self._put(value)
+            self._put(value, name)
         return self
 
     def copy_(self, value: Any) -> Self:
         """As assign."""
-        return self.assign(value)
+        return self._assigned(value, "copy_")
 
     def fill_(self, value: float) -> Self:
         """Write one number everywhere."""
-        return self.assign(value)
+        return self._assigned(value, "fill_")
 
     def zero_(self) -> Self:
         """Write zeros everywhere."""

@@ -10,6 +10,7 @@ from intaglio.core.errors import ConfigError as ConfigError
 from intaglio.core.errors import DeviceError as DeviceError
 from intaglio.core.errors import DTypeError as DTypeError
 from intaglio.core.errors import FileFormatError as FileFormatError
+from intaglio.core.errors import FileMissingError as FileMissingError
 from intaglio.core.errors import GradError as GradError
 from intaglio.core.errors import IndexRangeError as IndexRangeError
 from intaglio.core.errors import IntaglioError as IntaglioError

@@ -184,11 +184,11 @@ def test_random_numbers_of_a_half_dtype_stay_below_one() -> None:
 def test_permutations_and_draws() -> None:
     assert sorted(Tensor.randperm(50).tolist()) == list(range(50))
     weights = Tensor([0.0, 1.0, 0.0, 3.0])
-    drawn = weights.multinomial(400).tolist()
+    drawn = weights.multinomial(400, replacement=True).tolist()
     assert set(drawn) == {1, 3}
     assert 230 < drawn.count(3) < 370
     assert sorted(weights.multinomial(2, replacement=False).tolist()) == [1, 3]
-    assert Tensor([[1.0, 0.0], [0.0, 1.0]]).multinomial(3).tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert Tensor([[1.0, 0.0], [0.0, 1.0]]).multinomial(3, replacement=True).tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
 @pytest.mark.parametrize("dtype", [dtypes.int16, "int16", np.int16, np.dtype("int16"), "<i2"])

@@ -143,4 +143,4 @@ def test_a_long_sum_is_near_the_exact_one() -> None:
 
 def test_norm(backend: str) -> None:
     values = values_of((3, 4), "float32")
-    agree(Tensor(values, device=backend).norm(1), np.linalg.norm(values, axis=1), tolerance=1e-6)
+    agree(Tensor(values, device=backend).norm(dim=1), np.linalg.norm(values, axis=1), tolerance=1e-6)

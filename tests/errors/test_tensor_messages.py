@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import Tensor, dtypes
+from intaglio import Tensor, dtypes, safe_load, safe_save
 from intaglio.core import errors
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ MAKING: list[Case] = [
         "DTypeError",
         "Tensor: data must be numbers; got NoneType. Convert it to a list or array of numbers?",
     ),
-    (lambda: Tensor.zeros(2, -1), "ShapeError", "full: extents must not be negative; got (2, -1)."),
+    (lambda: Tensor.zeros(2, -1), "ShapeError", "zeros: extents must not be negative; got (2, -1)."),
     (lambda: Tensor.empty(-1), "ShapeError", "empty: extents must not be negative; got (-1,)."),
-    (lambda: Tensor.zeros("a"), "DTypeError", "shape: extents and axes must be integers; got 'a'."),
+    (lambda: Tensor.zeros("a"), "DTypeError", "zeros: extents and axes must be integers; got 'a'."),
     (
         lambda: Tensor.full((2,), 300, dtype=dtypes.int8),
         "ValueRangeError",
@@ -197,7 +197,7 @@ ARITHMETIC: list[Case] = [
     (
         lambda: row().maximum("x"),
         "DTypeError",
-        "maximum: the operand must be a tensor, array or number; got str.",
+        "maximum: operands must be tensors, arrays or numbers; got 'x'.",
     ),
     (
         lambda: table().__iadd__(1.5),
@@ -309,7 +309,177 @@ SHAPES: list[Case] = [
         "ShapeError",
         "gather: the index must have 2 axes, none but 0 longer than the tensor's; index (1,), tensor (2, 3).",
     ),
-    (lambda: table().topk(4), "IndexRangeError", "topk: k must not exceed the axis; 4 of 3."),
+    (lambda: table().topk(4), "IndexRangeError", "topk: k must not be negative, nor exceed the axis; 4 of 3."),
+]
+STRICT: list[Case] = [
+    (
+        lambda: table().layer_norm((4,)),
+        "ShapeError",
+        "layer_norm: the tensor's shape must end with the one given; (2, 3), given (4,).",
+    ),
+    (lambda: table().topk(-1), "IndexRangeError", "topk: k must not be negative, nor exceed the axis; -1 of 3."),
+    (lambda: small(0, -1).one_hot(3), "IndexRangeError", "one_hot: -1 is out of range for axis 1 of size 3."),
+    (lambda: small(0, 3).one_hot(3), "IndexRangeError", "one_hot: 3 is out of range for axis 1 of size 3."),
+    (
+        lambda: row().one_hot(3),
+        "DTypeError",
+        "one_hot: the elements must be integers; they are float32. Cast them first?",
+    ),
+    (lambda: row().gelu("foo"), "ValueRangeError", 'gelu: approximate must be "none" or "tanh"; got \'foo\'.'),
+    (
+        lambda: Tensor.meshgrid(row(), row(), indexing="foo"),
+        "ValueRangeError",
+        'meshgrid: indexing must be "ij" or "xy"; got \'foo\'.',
+    ),
+    (
+        lambda: Tensor.randint(2, high=300, dtype="uint8"),
+        "ValueRangeError",
+        "randint: the dtype must hold the range; uint8 cannot hold [0, 300).",
+    ),
+    (
+        lambda: Tensor([0.0, 0.0]).multinomial(replacement=True),
+        "ValueRangeError",
+        "multinomial: as many weights must be above 0 as are drawn; 1 drawn, 0 above 0.",
+    ),
+    (
+        lambda: Tensor([[1.0, 2.0], [0.0, 3.0]]).multinomial(2),
+        "ValueRangeError",
+        "multinomial: as many weights must be above 0 as are drawn; 2 drawn, 1 above 0.",
+    ),
+    (
+        lambda: Tensor([1.0, -1.0]).multinomial(),
+        "ValueRangeError",
+        "multinomial: weights must be finite and not negative; some are not. Use softmax first?",
+    ),
+    (
+        lambda: Tensor([1.0], requires_grad="yes"),
+        "DTypeError",
+        "Tensor: requires_grad must be True or False; got 'yes'.",
+    ),
+    (
+        lambda: row().requires_grad_("yes"),
+        "DTypeError",
+        "requires_grad_: the value must be True or False; got 'yes'.",
+    ),
+    (lambda: row().dropout(training="yes"), "DTypeError", "dropout: training must be True or False; got 'yes'."),
+    (
+        lambda: safe_save({1: row()}, "never.safetensors"),
+        "FileFormatError",
+        "safe_save: the names of tensors must be text; got 1.",
+    ),
+    (
+        lambda: safe_save("never.safetensors", {"w": row()}),
+        "FileFormatError",
+        "safe_save: tensors by name and then a path are wanted; got str first. "
+        'Write safe_save({"name": tensor}, path)?',
+    ),
+    (
+        lambda: safe_save([row()], "never.safetensors"),
+        "FileFormatError",
+        "safe_save: tensors by name and then a path are wanted; got list first. "
+        'Write safe_save({"name": tensor}, path)?',
+    ),
+    (lambda: safe_load(3), "DTypeError", "safe_load: a path is wanted; got int."),
+    (lambda: row().sum(1.0), "DTypeError", "sum: axes must be integers; got 1.0."),
+    (
+        lambda: row().pad(1),
+        "DTypeError",
+        "pad: (before, after) for each axis, or a flat list of numbers; got 1.",
+    ),
+    (lambda: table().tril("a"), "DTypeError", "tril: the diagonal must be an integer; got 'a'."),
+    (lambda: Tensor.full("a", 1), "DTypeError", "full: extents and axes must be integers; got 'a'."),
+    (lambda: Tensor.full(2, "a"), "DTypeError", "full: the value must be a number; got 'a'."),
+    (lambda: Tensor.eye("a"), "DTypeError", "eye: extents and axes must be integers; got ('a', 'a')."),
+    (lambda: Tensor.arange("a"), "DTypeError", "arange: stop must be a number; got 'a'."),
+    (
+        lambda: Tensor.arange(float("nan")),
+        "ValueRangeError",
+        "arange: start, stop and step must be finite; got 0, nan and 1.",
+    ),
+    (lambda: row().roll("a"), "DTypeError", "roll: shifts must be integers; got 'a'."),
+    (lambda: row().repeat(-1), "ShapeError", "repeat: counts must not be negative; got (-1,)."),
+    (
+        lambda: row().repeat_interleave(-1),
+        "ShapeError",
+        "repeat_interleave: the count must not be negative; got -1.",
+    ),
+    (
+        lambda: row().gather(0, 1),
+        "DTypeError",
+        "gather: the index must be a tensor; got 1. Make one with Tensor(...)?",
+    ),
+    (
+        lambda: row().masked_fill(1, 1),
+        "DTypeError",
+        "masked_fill: the mask must be a tensor; got 1. Make one with Tensor(...)?",
+    ),
+    (lambda: Tensor.einsum(3), "DTypeError", 'einsum: the formula must be text, such as "ij,jk->ik"; got 3.'),
+    (
+        lambda: row().conv2d(3),
+        "DTypeError",
+        "conv2d: the weight must be a tensor; got 3. Make one with Tensor(...)?",
+    ),
+    (lambda: row().equal(1), "DTypeError", "equal: the other must be a tensor; got 1. Make one with Tensor(...)?"),
+    (
+        lambda: row().view_as(3),
+        "DTypeError",
+        "view_as: the other must be a tensor; got 3. Make one with Tensor(...)?",
+    ),
+    (
+        lambda: Tensor.from_numpy([1]),
+        "DTypeError",
+        "from_numpy: an array of NumPy's is wanted; got [1]. Use Tensor(...), which copies?",
+    ),
+    (
+        lambda: row().realize(3),
+        "DTypeError",
+        "realize: every operand must be a tensor; got 3. Make one with Tensor(...)?",
+    ),
+    (lambda: row().to(3), "DTypeError", "to: a device, a dtype or a tensor is wanted; got 3."),
+    (
+        lambda: row() @ row().to("PYTHON"),
+        "DeviceError",
+        "matmul: operands must be on one device; they are on CPU and PYTHON. Move one with .to()?",
+    ),
+    (
+        lambda: row().allclose("a"),
+        "DTypeError",
+        "allclose: operands must be tensors, arrays or numbers; got 'a'.",
+    ),
+    (lambda: "a" in row(), "DTypeError", "eq: operands must be tensors, arrays or numbers; got 'a'."),
+    (lambda: row().add("a"), "DTypeError", "add: operands must be tensors, arrays or numbers; got 'a'."),
+    (
+        lambda: table().assign(Tensor([1, 2])),
+        "ShapeError",
+        "assign: the value must broadcast to the target; value (2,), target (2, 3).",
+    ),
+    (
+        lambda: small(1).fill_(300),
+        "ValueRangeError",
+        "fill_: the number must fit the dtype; 300 does not fit int8. Cast the tensor first?",
+    ),
+    (lambda: row().trace(), "ShapeError", "trace: the tensor must be a matrix; the shape is (2,)."),
+    (lambda: row().sort(dim=7), "ShapeError", "sort: the axis must be in [-1, 1); got 7 for 1 axis."),
+    (
+        lambda: row().linear(Tensor.zeros(2, 3)),
+        "ShapeError",
+        "linear: the weight must be (out, in) with the last axis of the input; weight (2, 3), input (2,).",
+    ),
+    (
+        lambda: Tensor.zeros(2, 2).mv(row()[:1]),
+        "ShapeError",
+        "mv: inner sizes must be equal; lhs (2, 2) has 2, rhs (1,) has 1. Transpose one side?",
+    ),
+    (
+        lambda: row().clamp(max=Tensor([1.0, 2.0, 3.0])),
+        "ShapeError",
+        "clamp: shapes must broadcast; (2,) and (3,) differ on axis -1. Reshape or unsqueeze one?",
+    ),
+    (
+        lambda: row().add_(Tensor([[1.0]])),
+        "ShapeError",
+        "add_: the result must have the target's shape; (1, 2) into (2,).",
+    ),
 ]
 HOST: list[Case] = [
     (
@@ -328,7 +498,7 @@ HOST: list[Case] = [
         "index: only whole numbers can be an index; the tensor is float32.",
     ),
 ]
-ALL = [*INDEXING, *MAKING, *ARITHMETIC, *SHAPES, *HOST]
+ALL = [*INDEXING, *MAKING, *ARITHMETIC, *SHAPES, *STRICT, *HOST]
 
 
 @pytest.mark.parametrize("number", range(len(ALL)))
@@ -368,8 +538,22 @@ def test_reading_at_a_computed_index_out_of_range_names_the_line() -> None:
     assert t.tolist() == [10, 20, 30]
 
 
+def test_a_computed_class_that_is_none_names_the_line() -> None:
+    for given, bad in (([0, 1], 3), ([0, -3], -1)):
+        out = (Tensor(given) + 2).one_hot(3)
+        with pytest.raises(errors.IndexRangeError, match=rf"^one_hot: {bad} is out .* axis 1 .*test_tensor_"):
+            out.tolist()
+    assert (Tensor([0, -2]) + 2).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
 def test_a_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "nothing"
     with pytest.raises(errors.FileFormatError) as raised:
         Tensor(path)
     assert str(raised.value) == f"file: {path} cannot be opened; No such file or directory."
+    for call in (lambda: Tensor(path), lambda: safe_load(path), lambda: safe_save({"w": row()}, path / "w")):
+        with pytest.raises(errors.FileMissingError, match="No such file") as missing:
+            call()
+        assert isinstance(missing.value, (FileNotFoundError, errors.FileFormatError, ValueError))
+    with pytest.raises(FileNotFoundError):
+        safe_load(path)

@@ -330,7 +330,7 @@ def _from_numpy_like(numpy_dtype: object) -> DType:
     try:
         known = np.dtype(numpy_dtype)  # pyright: ignore[reportArgumentType, reportCallIssue] -- any object
         found = _from_numpy(known.name) if known.isnative else None
-    except TypeError:
+    except (TypeError, ValueError):
         found = None
     if found is None:
         raise DTypeError(

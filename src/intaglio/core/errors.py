@@ -41,6 +41,10 @@ class FileFormatError(IntaglioError, ValueError):
     """A file that is truncated, damaged or not of the format that was asked for."""
 
 
+class FileMissingError(FileFormatError, FileNotFoundError):
+    """A path at which there is no file."""
+
+
 class GradError(IntaglioError, RuntimeError):
     """A gradient that cannot be taken."""
 

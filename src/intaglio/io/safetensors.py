@@ -9,15 +9,13 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.core.errors import FileFormatError
+from intaglio.core.errors import DTypeError, FileFormatError, FileMissingError
 from intaglio.tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DTYPES: Final = {
     "BOOL": dtypes.bool, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64,
@@ -31,7 +29,7 @@ LARGEST_HEADER: Final = 100_000_000
 def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name, on the DISK device: none is read until it is moved, with `.to("CPU")`.
 
-    Raises: FileFormatError if the file is missing, truncated, or its header does not describe its bytes.
+    Raises: FileMissingError if there is no file; FileFormatError if it is truncated, or the header does not fit it.
     Examples:
         >>> import tempfile, pathlib
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "weights.safetensors"
@@ -39,7 +37,7 @@ def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         >>> safe_load(file)["w"].to("CPU").tolist()
         [1.0, 2.0]
     """
-    file = Path(path)
+    file = _file("safe_load", path)
     data = Tensor(file)
     total = data.numel()
     if total < 8:
@@ -56,6 +54,14 @@ def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         raw = data[start + first : start + end]
         found[name] = (raw.bitcast(dtype) if end > first else Tensor.empty(0, dtype=dtype)).reshape(shape)
     return found
+
+
+def _file(name: str, path: Any) -> Path:
+    """The path that a named function is given."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise DTypeError(f"{name}: a path is wanted; got {type(path).__name__}.") from None
 
 
 def _damaged(file: Path, what: str) -> FileFormatError:
@@ -125,8 +131,13 @@ def safe_save(
 
     Raises: FileFormatError if a value is no tensor, a name is the format's own, or the file cannot be written.
     """
+    if not isinstance(tensors, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- what callers give
+        raise FileFormatError(
+            f"safe_save: tensors by name and then a path are wanted; got {type(tensors).__name__} first. "
+            'Write safe_save({"name": tensor}, path)?'
+        )
     header, order = _layout(tensors, metadata or {})
-    file = Path(path)
+    file = _file("safe_save", path)
     temporary: Path | None = None
     try:
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}", suffix=".part")
@@ -138,7 +149,8 @@ def safe_save(
         temporary.chmod(_mode(file))
         temporary.replace(file)
     except OSError as error:
-        raise FileFormatError(f"safe_save: {file} cannot be written; {error.strerror}.") from error
+        kind = FileMissingError if isinstance(error, FileNotFoundError) else FileFormatError
+        raise kind(f"safe_save: {file} cannot be written; {error.strerror}.") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -147,6 +159,8 @@ def safe_save(
 def _layout(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple[bytes, list[Tensor]]:
     """The header, and the tensors in the order of their bytes: wide items first, so that each lies on its own size."""
     for name, tensor in tensors.items():
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything
+            raise FileFormatError(f"safe_save: the names of tensors must be text; got {name!r}.")
         if name == "__metadata__":
             raise FileFormatError("safe_save: a tensor cannot be called '__metadata__'; the format keeps that name.")
         if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything

@@ -16,7 +16,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from intaglio.core.errors import FileFormatError
+from intaglio.core.errors import FileFormatError, FileMissingError
 from intaglio.core.locks import Level, across_forks
 from intaglio.runtime.buffer import Buffer
 
@@ -65,7 +65,7 @@ def identify(path: Path) -> FileId | None:
 def open_to_read(path: Path) -> FileBuffer:
     """All bytes of a file, mapped read-only: none is read before it is used.
 
-    Raises: FileFormatError if it cannot be opened.
+    Raises: FileFormatError if it cannot be opened; FileMissingError if there is none.
     """
     with _lock:
         try:
@@ -154,7 +154,8 @@ def _check_cut(path: Path, file: FileId, nbytes: int) -> None:
 def _refused(path: Path, error: Exception, what: str = "") -> FileFormatError:
     """The error for a file that the system does not open."""
     reason = error.strerror if isinstance(error, OSError) else str(error)
-    return FileFormatError(f"file: {path} cannot be opened{what}; {reason}.")
+    kind = FileMissingError if isinstance(error, FileNotFoundError) else FileFormatError
+    return kind(f"file: {path} cannot be opened{what}; {reason}.")
 
 
 def _noted(made: FileBuffer) -> FileBuffer:

@@ -181,16 +181,15 @@ def _verify_one(wrapped: Node, check: Check, owner: tuple[Storage, Entry] | None
     if not engine.buffer_of(ref).view()[0]:
         checks.pending.pop(wrapped, None)  # positions that fail stay to be checked, by whatever asks for them next
         return
-    (ref,) = flush((), (check.index,))
-    raw = bytes(engine.buffer_of(ref).view())
+    flags, positions = (bytes(engine.buffer_of(r).view()) for r in flush((), (bad, check.index)))
     size = check.index.dtype.itemsize
-    values = [int.from_bytes(raw[k : k + size], "little", signed=True) for k in range(0, len(raw), size)]
+    place = flags.index(1) * size
     if owner is not None:
         storage, entry = owner
         storage.log.remove(entry)
         if not storage.log:
             pending.discard(storage)
-    raise check.error(next(v for v in values if not -check.extent <= v < check.extent))
+    raise check.error(int.from_bytes(positions[place : place + size], "little", signed=True))
 
 
 def _run_postponed(touched: set[BufferRef]) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from intaglio.core.dtypes import dtypes, promote
-from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError
+from intaglio.core.dtypes import DType, dtypes, promote
+from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
-from intaglio.ops.memory import const, iota, put, take
+from intaglio.ops.memory import const, iota, put
+from intaglio.ops.memory import take as take_at
 from intaglio.ops.movement import expand, reshape
+from intaglio.tensor.arguments import axes, flag, integer, integers, number, shown, tensor, word
 from intaglio.tensor.base import TensorBase
+from intaglio.tensor.elementwise import is_listed, is_tensor
 from intaglio.tensor.indexing import checked as checked_index
-from intaglio.tensor.movement import axis_of
+from intaglio.tensor.movement import axis_of, flat_ints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,12 +32,13 @@ def _listed(name: str, given: tuple[Any, ...], dim: int) -> tuple[list[Tensor], 
     """(the tensors of a call, the axis): they come one by one, or as a list with the axis after it."""
     if given and not isinstance(given[0], TensorBase):
         first, *rest = given
+        if not is_listed(first) or len(rest) > 1:
+            raise DTypeError(f"{name}: a list of tensors is wanted; got {shown(first)}.")
         given = tuple(first)
-        if rest:
-            (dim,) = rest
-    for tensor in given:
-        if not isinstance(tensor, TensorBase):
-            raise DTypeError(f"{name}: a list of tensors is wanted; one of them is a {type(tensor).__name__}.")
+        dim = rest[0] if rest else dim
+    for each in given:
+        if not isinstance(each, TensorBase):
+            raise DTypeError(f"{name}: a list of tensors is wanted; one of them is a {type(each).__name__}.")
     if not given:
         raise ShapeError(f"{name}: there must be at least one tensor.")
     return list(given), dim
@@ -51,24 +55,27 @@ def cat(*given: Any, dim: int = 0) -> Tensor:
         [[1, 2]]
     """
     tensors, dim = _listed("cat", given, dim)
+    return _joined("cat", tensors, dim)
+
+
+def _joined(name: str, tensors: list[Tensor], dim: int) -> Tensor:
+    """Tensors one after the other along an axis, for a named op."""
     first = tensors[0]
-    a = axis_of("cat", dim, first.ndim)
+    a = axis_of(name, dim, first.ndim)
     dtype = first.dtype
-    for k, tensor in enumerate(tensors):
-        if (
-            tensor.ndim != first.ndim
-            or tensor.shape[:a] + tensor.shape[a + 1 :] != first.shape[:a] + first.shape[a + 1 :]
-        ):
+    for k, each in enumerate(tensors):
+        if each.ndim != first.ndim or each.shape[:a] + each.shape[a + 1 :] != first.shape[:a] + first.shape[a + 1 :]:
             raise ShapeError(
-                f"cat: shapes must agree except on axis {a}; operand {k} is {tensor.shape}, operand 0 is {first.shape}."
+                f"{name}: shapes must agree except on axis {a}; operand {k} is {each.shape}, "
+                f"operand 0 is {first.shape}."
             )
-        dtype = promote(dtype, tensor.dtype)
+        dtype = promote(dtype, each.dtype)
     total = sum(t.shape[a] for t in tensors)
     out = first.__class__.empty(*first.shape[:a], total, *first.shape[a + 1 :], dtype=dtype, device=first._device)
     start = 0
-    for tensor in tensors:
-        stop = start + tensor.shape[a]
-        out[(slice(None),) * a + (slice(start, stop),)] = tensor
+    for each in tensors:
+        stop = start + each.shape[a]
+        out[(slice(None),) * a + (slice(start, stop),)] = each
         start = stop
     return out
 
@@ -76,27 +83,52 @@ def cat(*given: Any, dim: int = 0) -> Tensor:
 def stack(*given: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis: `stack([a, b], dim)`, or `a.stack(b, dim=dim)`."""
     tensors, dim = _listed("stack", given, dim)
-    for k, tensor in enumerate(tensors):
-        if tensor.shape != tensors[0].shape:
+    for k, each in enumerate(tensors):
+        if each.shape != tensors[0].shape:
             raise ShapeError(
-                f"stack: shapes must be equal; operand {k} is {tensor.shape}, operand 0 is {tensors[0].shape}."
+                f"stack: shapes must be equal; operand {k} is {each.shape}, operand 0 is {tensors[0].shape}."
             )
-    return cat([t.unsqueeze(dim) for t in tensors], dim=axis_of("stack", dim, tensors[0].ndim + 1))
+    a = axis_of("stack", dim, tensors[0].ndim + 1)
+    return _joined("stack", [t.unsqueeze(a) for t in tensors], a)
+
+
+def hstack(*given: Any) -> Tensor:
+    """Tensors side by side: along the second axis, or the first of vectors.
+
+    Examples:
+        >>> Tensor.hstack([Tensor([1]), Tensor([2, 3])]).tolist()
+        [1, 2, 3]
+    """
+    tensors, _ = _listed("hstack", given, 0)
+    wide = [t if t.ndim else t.unsqueeze(0) for t in tensors]
+    return _joined("hstack", wide, min(1, wide[0].ndim - 1))
+
+
+def vstack(*given: Any) -> Tensor:
+    """Tensors one below the other: along the first axis, vectors as rows.
+
+    Examples:
+        >>> Tensor.vstack([Tensor([1, 2]), Tensor([3, 4])]).tolist()
+        [[1, 2], [3, 4]]
+    """
+    tensors, _ = _listed("vstack", given, 0)
+    return _joined("vstack", [t if t.ndim > 1 else t.reshape(1, -1) for t in tensors], 0)
 
 
 def split(self: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces along an axis: of one size (the last may be smaller), or of the sizes listed."""
     a = axis_of("split", dim, self.ndim)
     n = self.shape[a]
+    parts = list(integers("split", "sizes", sizes))
     if isinstance(sizes, int):
         if sizes <= 0:
             raise ShapeError(f"split: the size must be positive; got {sizes}.")
-        sizes = [min(sizes, n - s) for s in range(0, n, sizes)] or [0]
-    if sum(sizes) != n:
-        raise ShapeError(f"split: sizes must sum to the axis; {list(sizes)} sum to {sum(sizes)}, axis {a} has {n}.")
+        parts = [min(sizes, n - s) for s in range(0, n, sizes)] or [0]
+    if sum(parts) != n or min(parts, default=0) < 0:
+        raise ShapeError(f"split: sizes must sum to the axis; {parts} sum to {sum(parts)}, axis {a} has {n}.")
     out: list[Tensor] = []
     start = 0
-    for size in sizes:
+    for size in parts:
         out.append(self[(slice(None),) * a + (slice(start, start + size),)])
         start += size
     return tuple(out)
@@ -105,7 +137,7 @@ def split(self: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tenso
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of at most `chunks` pieces of equal size (the last may be smaller)."""
     n = self.shape[axis_of("chunk", dim, self.ndim)]
-    if chunks < 1:
+    if integer("chunk", "the number of chunks", chunks) < 1:
         raise ShapeError(f"chunk: there must be at least one chunk; got {chunks}.")
     return split(self, max(1, -(-n // chunks)), dim)
 
@@ -119,15 +151,18 @@ def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: flo
         value: What "constant" puts there.
     """
     pads = _pads(padding, self.ndim)
-    if mode == "constant":
+    if word("pad", "the mode", mode, ("constant", "reflect", "replicate", "circular")) == "constant":
+        fill = number("pad", "the value", value)
         cut = self
         if any(a < 0 or b < 0 for a, b in pads):
             cut = self.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pads, self.shape, strict=True)])
         grow = tuple((max(a, 0), max(b, 0)) for a, b in pads)
         node = movement.pad(cut._value(), grow)
-        if value != 0:
+        if fill != 0:
+            if not self.dtype.fits(fill):
+                raise ValueRangeError(f"pad: the value must fit the dtype; {fill} does not fit {self.dtype.name}.")
             inside = movement.pad(expand(const(dtypes.bool, True), cut.shape), grow)
-            node = ops.where(inside, node, const(self.dtype, value))
+            node = ops.where(inside, node, const(self.dtype, fill))
         return self._make(node, self)
     x = self
     for axis, (before, after) in enumerate(pads):
@@ -139,15 +174,18 @@ def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: flo
 
 def _pads(padding: Sequence[Any], rank: int) -> list[tuple[int, int]]:
     """(before, after) for each axis."""
-    if padding and isinstance(padding[0], int):
+    if not is_listed(padding):
+        raise DTypeError(f"pad: (before, after) for each axis, or a flat list of numbers; got {shown(padding)}.")
+    if padding and not is_listed(padding[0]) and padding[0] is not None:
         if len(padding) % 2 or len(padding) // 2 > rank:
-            raise ShapeError(f"pad: a flat list has two numbers an axis, for at most {rank} axes; got {list(padding)}.")
-        pairs = [(int(padding[k]), int(padding[k + 1])) for k in range(0, len(padding), 2)]
+            raise ShapeError(f"pad: a flat list has two numbers for each of at most {axes(rank)}; got {list(padding)}.")
+        flat = integers("pad", "the padding", padding)
+        pairs = list(zip(flat[::2], flat[1::2], strict=True))
         return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
-    found = [(0, 0) if p is None else (int(p[0]), int(p[1])) for p in padding]
-    if len(found) != rank:
-        raise ShapeError(f"pad: one pair for each axis; got {len(found)} for {rank} axes.")
-    return found
+    found = [(0, 0) if pair is None else integers("pad", "the padding", pair) for pair in padding]
+    if len(found) != rank or any(len(pair) != 2 for pair in found):
+        raise ShapeError(f"pad: one pair for each axis; got {len(found)} for {axes(rank)}.")
+    return [(before, after) for before, after in found]
 
 
 def _pad_places(mode: str, n: int, before: int, after: int) -> list[int]:
@@ -158,18 +196,16 @@ def _pad_places(mode: str, n: int, before: int, after: int) -> list[int]:
             return [min(max(i, 0), n - 1) for i in span]
         case "circular":
             return [i % n for i in span]
-        case "reflect":
+        case _:
             if before >= n or after >= n:
                 raise ShapeError(f"pad: reflection must be shorter than the axis; got {(before, after)} for {n}.")
             return [n - 1 - abs(n - 1 - abs(i)) for i in span]
-        case _:
-            raise ShapeError(f'pad: the mode must be "constant", "reflect", "replicate" or "circular"; got {mode!r}.')
 
 
-def _below(self: Tensor, diagonal: int) -> Node:
-    """Where column - row <= diagonal, over the last two axes."""
+def _below(name: str, self: Tensor, diagonal: int) -> Node:
+    """Where column - row <= diagonal, over the last two axes, for a named op."""
     if self.ndim < 2:
-        raise ShapeError(f"tril: there must be two axes; the tensor has shape {self.shape}.")
+        raise ShapeError(f"{name}: there must be two axes; the tensor has shape {self.shape}.")
     n, m = self.shape[-2:]
     rows = expand(reshape(iota(n), (n, 1)), (n, m))
     columns = expand(reshape(iota(m), (1, m)), (n, m))
@@ -180,19 +216,73 @@ def _below(self: Tensor, diagonal: int) -> Node:
 
 def tril(self: Tensor, diagonal: int = 0) -> Tensor:
     """The elements on and below a diagonal; zeros above."""
-    return self._make(ops.where(_below(self, diagonal), self._value(), const(self.dtype, 0)), self)
+    return self._make(
+        ops.where(_below("tril", self, integer("tril", "the diagonal", diagonal)), self._value(), const(self.dtype, 0)),
+        self,
+    )
 
 
 def triu(self: Tensor, diagonal: int = 0) -> Tensor:
     """The elements on and above a diagonal; zeros below."""
-    return self._make(ops.where(_below(self, diagonal - 1), const(self.dtype, 0), self._value()), self)
+    last = integer("triu", "the diagonal", diagonal) - 1
+    return self._make(ops.where(_below("triu", self, last), const(self.dtype, 0), self._value()), self)
 
 
-def one_hot(self: Tensor, classes: int) -> Tensor:
-    """1 at each element's number along a new last axis, 0 elsewhere: int64."""
+def diag(self: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix with a vector on a diagonal and zeros elsewhere; of a matrix, a view of that diagonal.
+
+    Raises: ShapeError if it is neither.
+    Examples:
+        >>> Tensor([1, 2]).diag().tolist(), Tensor([[1, 2], [3, 4]]).diag(1).tolist()
+        ([[1, 0], [0, 2]], [2])
+    """
+    shift = integer("diag", "the diagonal", diagonal)
+    if self.ndim not in (1, 2):
+        raise ShapeError(f"diag: a vector or a matrix is wanted; the shape is {self.shape}.")
+    if self.ndim == 2:
+        return self.diagonal(shift)
+    n = self.shape[0] + abs(shift)
+    # Element (i, i + shift) is element i of the vector, or element i + shift where that is less.
+    along = reshape(movement.pad(self._value(), ((0, abs(shift)),)), (n, 1) if shift >= 0 else (1, n))
+    rows, columns = expand(reshape(iota(n), (n, 1)), (n, n)), expand(reshape(iota(n), (1, n)), (n, n))
+    on = ops.eq(columns, ops.add(rows, const(dtypes.int64, shift)))
+    return self._make(ops.where(on, expand(along, (n, n)), const(self.dtype, 0)), self)
+
+
+def diff(self: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+    """Each element of an axis less the one before it, n times over; of bool, whether they differ.
+
+    Examples:
+        >>> Tensor([1, 4, 9, 16]).diff().tolist(), Tensor([1, 4, 9, 16]).diff(n=2).tolist()
+        ([3, 5, 7], [2, 2])
+    """
+    a = axis_of("diff", dim, self.ndim)
+    times = integer("diff", "n", n)
+    if times < 0:
+        raise ValueRangeError(f"diff: n must not be negative; got {times}.")
+    x = self
+    for _ in range(min(times, self.shape[a])):
+        last = x.shape[a] - 1
+        before, after = x.narrow(a, 0, last), x.narrow(a, 1, last)
+        x = after != before if self.dtype.is_bool else after - before
+    return x
+
+
+def one_hot(self: Tensor, num_classes: int) -> Tensor:
+    """1 at each element's number along a new last axis, 0 elsewhere: int64.
+
+    Raises: DTypeError unless the elements are integers; IndexRangeError if one is negative or no class (for computed
+        ones, when they are computed).
+    Examples:
+        >>> Tensor([2, 0]).one_hot(3).tolist()
+        [[0, 0, 1], [1, 0, 0]]
+    """
+    classes = integer("one_hot", "the number of classes", num_classes)
     if classes < 0:
         raise ShapeError(f"one_hot: the number of classes must not be negative; got {classes}.")
-    node = ops.cast(self._value(), dtypes.int64)
+    if not self.dtype.is_int:
+        raise DTypeError(f"one_hot: the elements must be integers; they are {self.dtype.name}. Cast them first?")
+    node = checked_index(self, classes, self.ndim, "one_hot", wraps=False)._value()
     shape = (*self.shape, classes)
     wide = expand(reshape(node, (*self.shape, 1)), shape)
     places = expand(reshape(iota(classes), (1,) * self.ndim + (classes,)), shape)
@@ -202,11 +292,12 @@ def one_hot(self: Tensor, classes: int) -> Tensor:
 def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list[Node]]:
     """(axis, index nodes for every axis) of PyTorch's gather and scatter."""
     a = axis_of(name, axis, self.ndim)
+    index = tensor(name, "the index", index)
     if index.ndim != self.ndim or any(
         i > n for k, (i, n) in enumerate(zip(index.shape, self.shape, strict=True)) if k != a
     ):
         raise ShapeError(
-            f"{name}: the index must have {self.ndim} axes, none but {a} longer than the tensor's; "
+            f"{name}: the index must have {axes(self.ndim)}, none but {a} longer than the tensor's; "
             f"index {index.shape}, tensor {self.shape}."
         )
     if index.dtype.is_float:
@@ -214,7 +305,7 @@ def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list
     places: list[Node] = []
     for k, n in enumerate(index.shape):
         if k == a:
-            places.append(ops.cast(checked_index(index, self.shape[a], a)._value(), dtypes.int64))
+            places.append(ops.cast(checked_index(index, self.shape[a], a, name)._value(), dtypes.int64))
         else:
             places.append(expand(reshape(iota(n), tuple(n if j == k else 1 for j in range(index.ndim))), index.shape))
     return a, places
@@ -226,35 +317,65 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     Raises: ShapeError or IndexRangeError where the index does not fit.
     """
     _, places = _along("gather", self, dim, index)
-    return self._make(take(self._value(), *places), self, index)
+    return self._make(take_at(self._value(), *places), self, index)
 
 
-def scatter(self: Tensor, dim: int, index: Tensor, source: Any, reduce: str | None = None) -> Tensor:
-    """The tensor with source[i][j] put at [index[i][j]][j] for axis 0, and so on: PyTorch's scatter.
+def scatter(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Tensor:
+    """The tensor with src[i][j] put at [index[i][j]][j] for axis 0, and so on: PyTorch's scatter.
 
     The last of equal positions wins.
+
+    Args:
+        src: A tensor at least as long as the index, or a number.
+        reduce: "add" or "multiply" to do so with what is there.
     """
-    combine = {None: "set", "add": "add", "multiply": "mul"}.get(reduce)
-    if combine is None:
-        raise ShapeError(f'scatter: reduce must be "add" or "multiply"; got {reduce!r}.')
-    _, places = _along("scatter", self, dim, index)
-    return self._make(put(combine, self._value(), _source(self, source, index), *places), self, index)
+    return scattered("scatter", self, dim, index, src, reduce)
 
 
-def _source(self: Tensor, source: Any, index: Tensor) -> Node:
-    """The values of a scatter in the index's shape."""
+def scatter_add(self: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+    """The tensor with src[i][j] added at [index[i][j]][j] for axis 0, and so on: PyTorch's scatter_add.
+
+    Examples:
+        >>> Tensor([0, 0, 0]).scatter_add(0, Tensor([2, 0, 2]), Tensor([1, 2, 3])).tolist()
+        [2, 0, 4]
+    """
+    return scattered("scatter_add", self, dim, index, src, "add")
+
+
+def scattered(name: str, self: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None) -> Tensor:
+    """The tensor with values put, added or multiplied at positions, for a named op."""
+    if reduce is not None:
+        word(name, "reduce", reduce, ("add", "multiply"))
+    kind = {None: "set", "add": "add", "multiply": "mul"}[reduce]
+    _, places = _along(name, self, dim, index)
+    return self._make(put(kind, self._value(), _source(name, self, src, index), *places), self, index, src)
+
+
+def _source(name: str, self: Tensor, source: Any, index: Tensor) -> Node:
+    """The values of a scatter in the index's shape, for a named op."""
     if isinstance(source, TensorBase):
         node = ops.cast(source._value(), self.dtype)
         if node.rank != index.ndim or any(a < b for a, b in zip(node.shape, index.shape, strict=True)):
             raise ShapeError(
-                f"scatter: the source must be at least as long as the index; source {node.shape}, index {index.shape}."
+                f"{name}: the source must be at least as long as the index; source {node.shape}, index {index.shape}."
             )
         return movement.shrink(node, tuple((0, n) for n in index.shape))
-    return expand(const(self.dtype, source), index.shape)
+    return expand(fitting(name, self.dtype, source), index.shape)
+
+
+def fitting(name: str, dtype: DType, value: Any) -> Node:
+    """A number in a dtype, for a named op.
+
+    Raises: ValueRangeError if the dtype cannot hold it.
+    """
+    each = number(name, "the value", value)
+    if not dtype.fits(each):
+        raise ValueRangeError(f"{name}: the number must fit the dtype; {each} does not fit {dtype.name}.")
+    return const(dtype, each)
 
 
 def scatter_reduce(
-    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """The tensor with the sum, prod, amax, amin or mean of what the index sends to each place, as PyTorch's.
 
@@ -262,10 +383,10 @@ def scatter_reduce(
         include_self: Whether the old element takes part; places that nothing is sent to keep it either way.
     """
     kinds = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
-    if reduce not in kinds:
-        raise ShapeError(f"scatter_reduce: reduce must be one of {', '.join(kinds)}; got {reduce!r}.")
+    word("scatter_reduce", "reduce", reduce, tuple(kinds))
+    flag("scatter_reduce", "include_self", include_self)
     _, places = _along("scatter_reduce", self, dim, index)
-    values = _source(self, source, index)
+    values = _source("scatter_reduce", self, src, index)
     dtype = self.dtype
     base = self._value()
     start = {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max}[kinds[reduce]]
@@ -280,14 +401,15 @@ def scatter_reduce(
         out = ops.div(out, total) if dtype.is_float else ops.floor_div(out, total)
         if not include_self:
             out = ops.where(hit, out, base)
-    return self._make(out, self, index, source)
+    return self._make(out, self, index, src)
 
 
 def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """The tensor with the slices of `source` added at the positions of an axis that the index names."""
     a = axis_of("index_add", dim, self.ndim)
+    index, source = tensor("index_add", "the index", index), tensor("index_add", "the source", source)
     order = (a, *(k for k in range(self.ndim) if k != a))
-    place = ops.cast(checked_index(index, self.shape[a], a)._value(), dtypes.int64)
+    place = ops.cast(checked_index(index, self.shape[a], a, "index_add")._value(), dtypes.int64)
     base = movement.permute(self._value(), order)
     values = movement.permute(ops.cast(source._value(), self.dtype), order)
     out = put("add", base, values, place)
@@ -300,23 +422,78 @@ def index_select(self: Tensor, dim: int, index: Any) -> Tensor:
     return self[(slice(None),) * axis_of("index_select", dim, self.ndim) + (index,)]
 
 
+def index_fill(self: Tensor, dim: int, index: Any, value: float) -> Tensor:
+    """The tensor with a number at the positions of an axis that the index names.
+
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).index_fill(1, Tensor([0]), 9).tolist()
+        [[9, 2], [9, 4]]
+    """
+    a = axis_of("index_fill", dim, self.ndim)
+    places = tensor("index_fill", "the index", index)
+    fitting("index_fill", self.dtype, value)
+    out = self.clone()
+    out[(slice(None),) * a + (places,)] = value
+    return out
+
+
+def take(self: Tensor, index: Tensor) -> Tensor:
+    """The elements at positions in row-major order, in the index's shape.
+
+    Raises: IndexRangeError where there is no such position.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).take(Tensor([3, 0])).tolist()
+        [4, 1]
+    """
+    places = tensor("take", "the index", index)
+    if not places.dtype.is_int:
+        raise DTypeError(f"take: positions must be integers; the index is {places.dtype.name}.")
+    flat = reshape(self._value(), (self.numel(),))
+    checked = ops.cast(checked_index(places, self.numel(), 0, "take")._value(), dtypes.int64)
+    return self._make(take_at(flat, checked), self, places)
+
+
 def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """The tensor with a number where a mask holds."""
-    return mask.where(self.__class__(value, dtype=self.dtype, device=self._device), self)
+    return masked("masked_fill", self, mask, value)
+
+
+def masked(name: str, self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """The tensor with a number (or a tensor of one) where a mask holds, for a named op."""
+    chosen = tensor(name, "the mask", mask)
+    if is_tensor(value):
+        return chosen.where(value.cast(self.dtype), self)
+    return chosen.where(self.new_full((), number(name, "the value", value)), self)
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask holds, in row-major order. Computes the mask."""
-    return self[mask.expand(*self.shape)]
+    return self[tensor("masked_select", "the mask", mask).cast(dtypes.bool).expand(*self.shape)]
 
 
 def repeat(self: Tensor, *counts: object) -> Tensor:
     """The tensor repeated along each axis: PyTorch's repeat."""
-    from intaglio.tensor.movement import flat_ints
-
-    times = flat_ints(counts)
+    times = flat_ints("repeat", counts)
     if len(times) < self.ndim:
         raise ShapeError(f"repeat: one count for each axis; got {times} for shape {self.shape}.")
+    return _repeated("repeat", self, times)
+
+
+def tile(self: Tensor, *counts: object) -> Tensor:
+    """The tensor repeated along its last axes (or along new ones before them): NumPy's tile.
+
+    Examples:
+        >>> Tensor([[1], [2]]).tile(2).tolist(), Tensor([1, 2]).tile((2, 1)).tolist()
+        ([[1, 1], [2, 2]], [[1, 2], [1, 2]])
+    """
+    times = flat_ints("tile", counts)
+    return _repeated("tile", self, (1,) * (self.ndim - len(times)) + times)
+
+
+def _repeated(name: str, self: Tensor, times: tuple[int, ...]) -> Tensor:
+    """The tensor repeated along each axis, for a named op."""
+    if any(n < 0 for n in times):
+        raise ShapeError(f"{name}: counts must not be negative; got {times}.")
     own = (1,) * (len(times) - self.ndim) + self.shape
     node = reshape(self._value(), tuple(n for pair in zip((1,) * len(own), own, strict=True) for n in pair))
     node = expand(node, tuple(n for pair in zip(times, own, strict=True) for n in pair))
@@ -325,7 +502,9 @@ def repeat(self: Tensor, *counts: object) -> Tensor:
 
 def repeat_interleave(self: Tensor, count: int, dim: int | None = None) -> Tensor:
     """Each element (or slice of an axis) `count` times in a row."""
-    x = self.reshape(-1) if dim is None else self
+    if integer("repeat_interleave", "the count", count) < 0:
+        raise ShapeError(f"repeat_interleave: the count must not be negative; got {count}.")
+    x = self.ravel() if dim is None else self
     a = 0 if dim is None else axis_of("repeat_interleave", dim, x.ndim)
     wide = x.unsqueeze(a + 1).expand(*x.shape[: a + 1], count, *x.shape[a + 1 :])
     return wide.reshape(*x.shape[:a], x.shape[a] * count, *x.shape[a + 1 :])
@@ -334,10 +513,9 @@ def repeat_interleave(self: Tensor, count: int, dim: int | None = None) -> Tenso
 def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved along axes, those that fall off coming back at the start."""
     if dims is None:
-        flat = roll(self.reshape(-1), shifts, 0)
+        flat = roll(self.ravel(), shifts, 0)
         return flat.reshape(self.shape)
-    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-    along = (dims,) if isinstance(dims, int) else tuple(dims)
+    moves, along = integers("roll", "shifts", shifts), integers("roll", "axes", dims)
     if len(moves) != len(along):
         raise ShapeError(f"roll: one shift for each axis; got {len(moves)} shifts for {len(along)} axes.")
     x = self
@@ -352,7 +530,13 @@ def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | 
 
 
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinates of a grid, one tensor an axis."""
+    """Coordinates of a grid, one tensor an axis.
+
+    Args:
+        indexing: "ij" gives the axes in order, "xy" the first two exchanged.
+    """
+    word("meshgrid", "indexing", indexing, ("ij", "xy"))
+    tensors = tuple(tensor("meshgrid", "every operand", each) for each in tensors)
     shape = tuple(t.numel() for t in tensors)
     out = [
         t.reshape(tuple(-1 if b == a else 1 for b in range(len(shape)))).expand(*shape) for a, t in enumerate(tensors)
@@ -408,22 +592,38 @@ def _order_by_words(keys: Keys, count: int | None) -> Keys:
     return words & 0xFFFFFFFF
 
 
-def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """(the elements of an axis in order, where they were)."""
-    order = argsort(self, dim, descending=descending)
-    return gather(self, dim, order), order
+class Sorted(NamedTuple):
+    """Elements in order, and where they were."""
+
+    values: Tensor
+    indices: Tensor
 
 
-def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Sorted:
+    """(the elements of an axis in order, where they were).
+
+    Examples:
+        >>> found = Tensor([3, 1, 2]).sort()
+        >>> found.values.tolist(), found.indices.tolist()
+        ([1, 2, 3], [1, 2, 0])
+    """
+    axis_of("sort", dim, max(self.ndim, 1))
+    order = argsort(self, dim, descending=flag("sort", "descending", descending))
+    return Sorted(gather(self, dim, order), order)
+
+
+def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> Sorted:
     """(the k largest or smallest elements of an axis in order, where they were).
 
-    Raises: IndexRangeError if the axis has fewer.
+    Raises: IndexRangeError if the axis has fewer, or k is negative.
     """
     a = axis_of("topk", dim, self.ndim)
-    if k > self.shape[a]:
-        raise IndexRangeError(f"topk: k must not exceed the axis; {k} of {self.shape[a]}.")
-    order = _first_in_order(self, a, k, descending=largest)
-    return gather(self, a, order), order
+    flag("topk", "largest", largest)
+    count = integer("topk", "k", k)
+    if not 0 <= count <= self.shape[a]:
+        raise IndexRangeError(f"topk: k must not be negative, nor exceed the axis; {count} of {self.shape[a]}.")
+    order = _first_in_order(self, a, count, descending=largest)
+    return Sorted(gather(self, a, order), order)
 
 
 def nonzero(self: Tensor) -> Tensor:
@@ -438,8 +638,24 @@ def nonzero(self: Tensor) -> Tensor:
     return self.__class__(np.argwhere(self.cast(dtypes.bool).numpy()), device=self._device)
 
 
-def unique(self: Tensor) -> Tensor:
-    """The different elements in order. Computes the tensor."""
+def unique(self: Tensor, *, return_inverse: bool = False, return_counts: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The different elements in order. Computes the tensor.
+
+    Args:
+        return_inverse: Whether to give also where each element is among them.
+        return_counts: Whether to give also how often each occurs.
+    Examples:
+        >>> values, counts = Tensor([3, 1, 3]).unique(return_counts=True)
+        >>> values.tolist(), counts.tolist()
+        ([1, 3], [1, 2])
+    """
     import numpy as np
 
-    return self.__class__(np.unique(self.numpy()), device=self._device)
+    found, inverse, counts = np.unique(self.numpy(), return_inverse=True, return_counts=True)
+    asked = [found]
+    if flag("unique", "return_inverse", return_inverse):
+        asked.append(inverse.reshape(self.shape))
+    if flag("unique", "return_counts", return_counts):
+        asked.append(counts)
+    first, *others = (self.__class__(array, device=self._device) for array in asked)
+    return (first, *others) if others else first

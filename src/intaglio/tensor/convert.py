@@ -17,6 +17,8 @@ from intaglio.ops.memory import BufferRef, Const
 from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
+from intaglio.tensor.arguments import shown, tensor
+from intaglio.tensor.elementwise import close
 from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
+DTYPE_NAMES: Final = {dtype.name for dtype in dtypes.all}
 SHOWN = 1000  # elements from which a printed tensor is shortened
 
 
@@ -103,10 +106,13 @@ def _shared(self: Tensor) -> np.ndarray[Any, Any]:
 
 def tolist(self: Tensor) -> Any:
     """The values as nested lists of Python numbers (a number for a scalar)."""
+    return _printable(self).tolist()
+
+
+def _printable(self: Tensor) -> np.ndarray[Any, Any]:
+    """The values in a dtype of NumPy's own."""
     array = numpy(self)
-    if self.dtype.is_float and not self.dtype.struct_code:
-        array = array.astype(np.float32)
-    return array.tolist()
+    return array.astype(np.float32) if self.dtype.is_float and not self.dtype.struct_code else array
 
 
 def item(self: Tensor) -> int | float | bool:
@@ -132,14 +138,14 @@ def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) ->
 
 def equal(self: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape and equal elements. Computes them if need be."""
-    return self.shape == other.shape and bool((self == other).all())
+    return self.shape == tensor("equal", "the other", other).shape and bool((self == other).all())
 
 
 def allclose(
     self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
     """Whether all elements are close, as `isclose` says. Computes the tensors if need be."""
-    return bool(self.isclose(other, rtol, atol, equal_nan).all())
+    return bool(close("allclose", self, other, rtol, atol, equal_nan).all())
 
 
 def bool_(self: Tensor) -> bool:
@@ -163,8 +169,21 @@ def index_(self: Tensor) -> int:
 
 
 def format_(self: Tensor, spec: str) -> str:
-    """A tensor of one element formatted as its number; others as their text."""
-    return format(item(self), spec) if self.numel() == 1 and spec else repr(self)
+    """Each number formatted by the specification, in brackets as they are nested; with none, as repr.
+
+    Examples:
+        >>> f"{Tensor([[1.0, 2.5]]):.2f} {Tensor([3.0]).sum():.1f}"
+        '[[1.00, 2.50]] 3.0'
+    """
+    if not spec:
+        return repr(self)
+    if self.numel() == 1:
+        return format(item(self), spec)
+
+    def spelled(value: Any) -> str:
+        return format(value.item(), spec)
+
+    return np.array2string(_printable(self), separator=", ", threshold=SHOWN, formatter={"all": spelled})
 
 
 def len_(self: Tensor) -> int:
@@ -180,12 +199,14 @@ def len_(self: Tensor) -> int:
 def repr_(self: Tensor) -> str:
     """The values, shortened as NumPy does, with dtype and device where they are not the defaults."""
     text = np.array2string(
-        numpy(self).astype(np.float32) if self.dtype.is_float and not self.dtype.struct_code else numpy(self),
+        _printable(self),
         separator=", ",
         threshold=SHOWN,
         prefix="Tensor(",
     )
     notes = f", dtype={self.dtype.name}"
+    if is_tracked(self):
+        notes += ", requires_grad=True"
     if self._device != "CPU":
         notes += f", device={self._device!r}"
     if 0 in self.shape:
@@ -207,24 +228,36 @@ def cast(self: Tensor, dtype: DTypeLike) -> Tensor:
     return self._make(cast_op(self._value(), target), self)
 
 
-def to(self: Tensor, device: str | DType | None) -> Tensor:
-    """The values on another device, or as another dtype (the tensor itself where it is or has that).
+def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | None = None) -> Tensor:
+    """The values on another device, or as another dtype, or both (the tensor itself where it is there and has that).
 
     Args:
+        place: A device, a dtype (or its name), both in this order, or a tensor that has both.
         device: `DISK:<path>` writes the values to a file now, which then has no other bytes; the tensor given is that
             file, and may be written.
     Raises: DeviceError if there is no such device; FileFormatError if the file cannot be written.
     Examples:
+        >>> Tensor([1, 2]).to("float64").dtype, Tensor([1.5]).to("CPU", dtypes.int32).tolist()
+        (dtypes.float64, [1])
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "numbers"
         >>> file = Tensor([1, 2], dtype=dtypes.uint8).to(f"DISK:{path}")
         >>> list(path.read_bytes())
         [1, 2]
     """
+    for given in place:
+        if isinstance(given, self.__class__):
+            device, dtype = given._device, given.dtype
+        elif given is None or (isinstance(given, str) and given not in DTYPE_NAMES):
+            device = given
+        elif isinstance(given, (str, DType, type, np.dtype)):
+            dtype = given  # pyright: ignore[reportUnknownVariableType] -- any dtype of NumPy's
+        else:
+            raise DTypeError(f"to: a device, a dtype or a tensor is wanted; got {shown(given)}.")
+    if dtype is not None:
+        self = cast(self, dtype)
     if device is None:
         return self
-    if isinstance(device, DType):
-        return cast(self, device)
     name = canonical(device)
     path = files.path_of("to", device) if name == "DISK" and device.upper() != self._device else None
     if path is not None:

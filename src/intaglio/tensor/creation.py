@@ -21,8 +21,9 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.elementwise import is_listed, is_tensor
-from intaglio.tensor.movement import flat_ints
+from intaglio.tensor.arguments import flag, integer, integers, number, shown
+from intaglio.tensor.elementwise import is_array, is_listed, is_tensor
+from intaglio.tensor.movement import one_or_more
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,14 +144,42 @@ def _shape_of(data: Any, flat: list[Any]) -> tuple[int, ...]:
     return (len(data), *(next(iter(shapes)) if shapes else ()))
 
 
+def wanting(made: Tensor, name: str, requires_grad: bool | None) -> Tensor:
+    """A tensor that a named function has made, with gradients if they are wanted."""
+    wanted = requires_grad is not None and flag(name, "requires_grad", requires_grad)
+    return made.requires_grad_() if wanted else made
+
+
 # -- by rule
 
 
-def full_node(shape: tuple[int, ...], value: float, dtype: DType) -> Node:
-    """A number in a shape."""
-    if any(n < 0 for n in shape):
-        raise ShapeError(f"full: extents must not be negative; got {shape}.")
-    return expand(const(dtype, value), shape) if shape else const(dtype, value)
+def _extents(name: str, shape: object) -> tuple[int, ...]:
+    """The shape that a named op is given.
+
+    Raises: DTypeError or ShapeError if it is none.
+    """
+    found = integers(name, "extents and axes", shape)
+    if any(n < 0 for n in found):
+        raise ShapeError(f"{name}: extents must not be negative; got {found}.")
+    return found
+
+
+def _filled(
+    name: str,
+    cls: type[Tensor],
+    shape: object,
+    value: Any,
+    dtype: DType | None,
+    device: str | None,
+    requires_grad: bool,
+) -> Tensor:
+    """One number in a shape, for a named op."""
+    extents, each = _extents(name, shape), number(name, "the value", value)
+    chosen = dtypes.of(dtype, dtypes.from_py(each))
+    if not chosen.fits(each):
+        raise ValueRangeError(f"{name}: the number must fit the dtype; {each} does not fit {chosen.name}.")
+    node = const(chosen, each)
+    return wanting(cls._from_node(expand(node, extents) if extents else node, device_name(device)), name, requires_grad)
 
 
 def zeros(
@@ -161,14 +190,8 @@ def zeros(
     requires_grad: bool = False,
 ) -> Tensor:
     """Zeros."""
-    return full(
-        cls,
-        flat_ints(shape),
-        0.0,
-        dtype=dtypes.of(dtype, dtypes.default_float),
-        device=device,
-        requires_grad=requires_grad,
-    )
+    chosen = dtypes.of(dtype, dtypes.default_float)
+    return _filled("zeros", cls, one_or_more(shape), 0, chosen, device, requires_grad)
 
 
 def ones(
@@ -179,14 +202,8 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """Ones."""
-    return full(
-        cls,
-        flat_ints(shape),
-        1.0,
-        dtype=dtypes.of(dtype, dtypes.default_float),
-        device=device,
-        requires_grad=requires_grad,
-    )
+    chosen = dtypes.of(dtype, dtypes.default_float)
+    return _filled("ones", cls, one_or_more(shape), 1, chosen, device, requires_grad)
 
 
 def full(
@@ -204,12 +221,7 @@ def full(
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
     """
-    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    chosen = dtypes.of(dtype, dtypes.from_py(value))
-    if not chosen.fits(value):
-        raise ValueRangeError(f"full: the number must fit the dtype; {value} does not fit {chosen.name}.")
-    made = cls._from_node(full_node(extents, value, chosen), device_name(device))
-    return made.requires_grad_() if requires_grad else made
+    return _filled("full", cls, shape, value, None if dtype is None else dtypes.of(dtype), device, requires_grad)
 
 
 def empty(
@@ -234,15 +246,13 @@ def empty(
         >>> list(path.read_bytes()), list(counts.realize().numpy()) == list(path.read_bytes())
         ([0, 0, 0, 0], True)
     """
-    extents = flat_ints(shape)
-    if any(n < 0 for n in extents):
-        raise ShapeError(f"empty: extents must not be negative; got {extents}.")
+    extents = _extents("empty", one_or_more(shape))
     chosen = dtypes.of(dtype, dtypes.default_float)
     view = View.contiguous(chosen, extents)
     path = files.path_of("empty", device)
     storage = Storage(view.nbytes, device_name(device)) if path is None else files.to_write(path, view.nbytes)
     made = cls._from_view(storage, view)
-    return made.requires_grad_() if requires_grad else made
+    return wanting(made, "empty", requires_grad)
 
 
 def arange(
@@ -261,10 +271,13 @@ def arange(
         >>> Tensor.arange(2, 10, 3).tolist()
         [2, 5, 8]
     """
-    if stop is None:
-        start, stop = 0, start
+    first, end = (0, start) if stop is None else (start, stop)
+    start, stop = number("arange", "start", first), number("arange", "stop", end)
+    step = number("arange", "step", step)
     if step == 0:
         raise ValueRangeError("arange: step must not be 0.")
+    if not all(math.isfinite(v) for v in (start, stop, step)):
+        raise ValueRangeError(f"arange: start, stop and step must be finite; got {start}, {stop} and {step}.")
     count = max(0, math.ceil((stop - start) / step))
     whole = all(isinstance(v, int) for v in (start, stop, step))
     exact = dtypes.int64 if whole else dtypes.float64
@@ -287,7 +300,8 @@ def linspace(
     device: str | None = None,
 ) -> Tensor:
     """`steps` numbers evenly spaced from start to stop, both included."""
-    if steps < 0:
+    start, stop = number("linspace", "start", start), number("linspace", "stop", stop)
+    if (steps := integer("linspace", "the number of steps", steps)) < 0:
         raise ShapeError(f"linspace: the number of steps must not be negative; got {steps}.")
     node = ops.cast(iota(steps), dtypes.float64)
     if steps > 1:
@@ -300,32 +314,108 @@ def eye(
     cls: type[Tensor], n: int, m: int | None = None, *, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
-    columns = n if m is None else m
-    if n < 0 or columns < 0:
-        raise ShapeError(f"eye: extents must not be negative; got ({n}, {columns}).")
+    n, columns = _extents("eye", (n, n if m is None else m))
     rows = expand(reshape(iota(n), (n, 1)), (n, columns))
     same = ops.eq(rows, expand(reshape(iota(columns), (1, columns)), (n, columns)))
     return cls._from_node(ops.cast(same, dtypes.of(dtype, dtypes.default_float)), device_name(device))
 
 
-def _like(self: Tensor, value: float, dtype: DTypeLike | None) -> Tensor:
-    """One number in this tensor's shape, dtype and device."""
-    return self.__class__.full(self.shape, value, dtype=dtypes.of(dtype, self.dtype), device=self._device)
+def _like(
+    name: str,
+    self: Tensor,
+    shape: object,
+    value: Any,
+    dtype: DTypeLike | None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """One number in this tensor's dtype and device, unless others are named, for a named op."""
+    chosen = dtypes.of(dtype, self.dtype)
+    return _filled(name, self.__class__, shape, value, chosen, self._near if device is None else device, requires_grad)
 
 
 def zeros_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Zeros of this tensor's shape."""
-    return _like(self, 0, dtype)
+    return _like("zeros_like", self, self.shape, 0, dtype)
 
 
 def ones_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Ones of this tensor's shape."""
-    return _like(self, 1, dtype)
+    return _like("ones_like", self, self.shape, 1, dtype)
 
 
 def full_like(self: Tensor, value: float, dtype: DTypeLike | None = None) -> Tensor:
     """One number in this tensor's shape."""
-    return _like(self, value, dtype)
+    return _like("full_like", self, self.shape, value, dtype)
+
+
+def new_zeros(
+    self: Tensor,
+    *shape: object,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Zeros of a shape, in this tensor's dtype and on its device, if no others are named.
+
+    Examples:
+        >>> Tensor([1], dtype="int8").new_zeros(2, 2)
+        Tensor([[0, 0],
+                [0, 0]], dtype=int8)
+    """
+    return _like("new_zeros", self, one_or_more(shape), 0, dtype, device, requires_grad)
+
+
+def new_ones(
+    self: Tensor,
+    *shape: object,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Ones of a shape, in this tensor's dtype and on its device, if no others are named.
+
+    Examples:
+        >>> Tensor([2.5]).new_ones(2)
+        Tensor([1., 1.], dtype=float32)
+    """
+    return _like("new_ones", self, one_or_more(shape), 1, dtype, device, requires_grad)
+
+
+def new_full(
+    self: Tensor,
+    shape: int | Sequence[int],
+    value: float,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """One number in a shape, in this tensor's dtype and on its device, if no others are named.
+
+    Examples:
+        >>> Tensor([2.5]).new_full((2,), 7)
+        Tensor([7., 7.], dtype=float32)
+    """
+    return _like("new_full", self, shape, value, dtype, device, requires_grad)
+
+
+def new_tensor(
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A copy of data, in this tensor's dtype and on its device, if no others are named.
+
+    Examples:
+        >>> Tensor([2.5]).new_tensor([1, 2])
+        Tensor([1., 2.], dtype=float32)
+    """
+    chosen = dtypes.of(dtype, self.dtype)
+    return self.__class__(data, chosen, self._near if device is None else device, requires_grad)
 
 
 def empty_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
@@ -335,6 +425,10 @@ def empty_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
 
 def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on the memory of an array: writes on either side show on the other once they have run."""
+    if not is_array(array):
+        raise DTypeError(
+            f"from_numpy: an array of NumPy's is wanted; got {shown(array)}. Use Tensor(...), which copies?"
+        )
     if not array.flags.c_contiguous:
         raise ShapeError("from_numpy: the array must be contiguous. Copy it first?")
     if array.nbytes == 0:

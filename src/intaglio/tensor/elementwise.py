@@ -13,6 +13,8 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
+from intaglio.tensor.arguments import flag, integer, shown, word
+from intaglio.tensor.arguments import number as number_of
 from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
 from intaglio.tensor.gradients import follows
 
@@ -23,9 +25,17 @@ if TYPE_CHECKING:
 
 Operand = Any  # a tensor, a Python number, a NumPy array or a nested list
 FLOAT: Final = dtypes.default_float
-POWER: Final = Way(ops.POW, floats=True)
-POWER_OF_OTHER: Final = Way(ops.POW, floats=True, swapped=True)
-FROM_OTHER: Final = Way(ops.SUB, swapped=True)
+# ways to apply binary ops, for methods and operators; those with OTHER_ (and GT, GE) take the other operand first
+ADD, SUB, MUL, DIV = Way(ops.ADD), Way(ops.SUB), Way(ops.MUL), Way(ops.DIV, floats=True)
+OTHER_SUB, OTHER_DIV = Way(ops.SUB, swapped=True), Way(ops.DIV, floats=True, swapped=True)
+FLOOR_DIV, OTHER_FLOOR_DIV = Way(ops.FLOOR_DIV), Way(ops.FLOOR_DIV, swapped=True)
+MOD, OTHER_MOD = Way(ops.MOD), Way(ops.MOD, swapped=True)
+POWER, OTHER_POWER = Way(ops.POW, floats=True), Way(ops.POW, floats=True, swapped=True)
+MAXIMUM, MINIMUM = Way(ops.MAXIMUM), Way(ops.MINIMUM)
+AND, OR, XOR, SHL, SHR = Way(ops.AND), Way(ops.OR), Way(ops.XOR), Way(ops.SHL), Way(ops.SHR)
+LT, LE, GT, GE = Way(ops.LT), Way(ops.LE), Way(ops.LT, swapped=True), Way(ops.LE, swapped=True)
+EQ, NE = Way(ops.EQ), Way(ops.NE)
+ATAN2, COPYSIGN = Way(ops.ATAN2, floats=True), Way(ops.COPYSIGN, floats=True)
 STORED_ONLY: Final = (dtypes.float8_e4m3, dtypes.float8_e5m2)
 # ops that a kind of dtype has no meaning for, and what to do instead
 UNFIT: Final[dict[str, tuple[type[Op], ...]]] = {
@@ -94,13 +104,26 @@ def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float |
     if is_number(value):
         return value
     if isinstance(value, TensorBase):
-        if value._device != like._device:
-            raise DeviceError(
-                f"{name}: operands must be on one device; they are on {like._device} and {value._device}. "
-                "Move one with .to()?"
-            )
+        check_device(name, like, value)
         return value._value()
-    return like.__class__(value, device=like._near)._value()  # pyright: ignore[reportCallIssue] -- a Tensor
+    return tensor_of(name, like, value)._value()  # pyright: ignore[reportArgumentType] -- every handle is a Tensor
+
+
+def check_device(name: str, x: TensorBase, y: TensorBase) -> None:
+    """Raise where the operands of a named op are on two devices."""
+    if x._device != y._device:
+        raise DeviceError(
+            f"{name}: operands must be on one device; they are on {x._device} and {y._device}. Move one with .to()?"
+        )
+
+
+def tensor_of(name: str, like: Tensor, value: Operand) -> Tensor:
+    """An operand of a named op as a tensor."""
+    if is_tensor(value):
+        return value
+    if not _is_operand(value):
+        raise DTypeError(f"{name}: operands must be tensors, arrays or numbers; got {shown(value)}.")
+    return like.__class__(value, device=like._near)
 
 
 def join(name: str, x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:
@@ -174,11 +197,8 @@ def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     return x._make(make(op, node), x)
 
 
-def _binary_method(
-    name: str, op: Op, text: str, *, floats: bool = False, swapped: bool = False, named: bool = False
-) -> Callable[[Tensor, Operand], Tensor]:
-    """A method for a binary op. `named`: it is no operator, so that a strange operand is an error at once."""
-    way = Way(op, swapped=swapped, floats=floats)
+def operator(name: str, way: Way) -> Callable[[Tensor, Operand], Tensor]:
+    """The method of an operator: another kind of operand is left to that kind, or to Python's error."""
 
     def method(self: Tensor, other: Operand) -> Tensor:
         skeleton = self._skeleton
@@ -186,10 +206,17 @@ def _binary_method(
             quick = scalar_binary(way, self, skeleton, other)
             if quick is not None:
                 return quick
-        if not _is_operand(other):
-            if named:
-                raise DTypeError(f"{name}: the operand must be a tensor, array or number; got {type(other).__name__}.")
-            return NotImplemented
+        return binary(name, way, self, other) if _is_operand(other) else NotImplemented
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"The operator of `{name}`."
+    return method
+
+
+def _binary_method(name: str, way: Way, text: str) -> Callable[[Tensor, Operand], Tensor]:
+    """A method for a binary op."""
+
+    def method(self: Tensor, other: Operand) -> Tensor:
         return binary(name, way, self, other)
 
     method.__name__ = method.__qualname__ = name
@@ -213,35 +240,75 @@ def _unary_method(name: str, op: Op, text: str, *, floats: bool = True) -> Calla
     return method
 
 
-add = _binary_method("add", ops.ADD, "The sum, element by element.")
-sub = _binary_method("sub", ops.SUB, "The difference, element by element.")
-rsub = _binary_method("rsub", ops.SUB, "The other operand minus this tensor.", swapped=True)
-mul = _binary_method("mul", ops.MUL, "The product, element by element.")
-div = _binary_method("div", ops.DIV, "The true quotient; integers give the default float.", floats=True)
-rdiv = _binary_method("rdiv", ops.DIV, "The other operand over this tensor.", floats=True, swapped=True)
-floor_divide = _binary_method("floor_divide", ops.FLOOR_DIV, "The quotient rounded down; integer x // 0 is 0.")
-rfloor_divide = _binary_method("rfloor_divide", ops.FLOOR_DIV, "The other operand // this tensor.", swapped=True)
-mod = _binary_method("mod", ops.MOD, "The remainder with the divisor's sign; integer x % 0 is 0.")
-rmod = _binary_method("rmod", ops.MOD, "The other operand % this tensor.", swapped=True)
-maximum = _binary_method("maximum", ops.MAXIMUM, "The larger, element by element; NaN where either is.", named=True)
-minimum = _binary_method("minimum", ops.MINIMUM, "The smaller, element by element; NaN where either is.", named=True)
-bitwise_and = _binary_method("bitwise_and", ops.AND, "Bits (or truth) set in both.")
-bitwise_or = _binary_method("bitwise_or", ops.OR, "Bits (or truth) set in either.")
-bitwise_xor = _binary_method("bitwise_xor", ops.XOR, "Bits (or truth) set in one.")
-lshift = _binary_method("lshift", ops.SHL, "Bits shifted left; 0 from the width on.")
-rshift = _binary_method("rshift", ops.SHR, "Bits shifted right, keeping the sign.")
-lt = _binary_method("lt", ops.LT, "Where this tensor is less.")
-le = _binary_method("le", ops.LE, "Where this tensor is less or equal.")
-gt = _binary_method("gt", ops.LT, "Where this tensor is greater.", swapped=True)
-ge = _binary_method("ge", ops.LE, "Where this tensor is greater or equal.", swapped=True)
-eq = _binary_method("eq", ops.EQ, "Where both are equal.")
-ne = _binary_method("ne", ops.NE, "Where they differ (true for NaN).")
-atan2 = _binary_method(
-    "atan2", ops.ATAN2, "The angle of the point (x = other, y = this), in radians.", floats=True, named=True
-)
-copysign = _binary_method(
-    "copysign", ops.COPYSIGN, "The magnitude of this tensor with the sign of the other.", floats=True, named=True
-)
+mul = _binary_method("mul", MUL, "The product, element by element.")
+floor_divide = _binary_method("floor_divide", FLOOR_DIV, "The quotient rounded down; integer x // 0 is 0.")
+mod = _binary_method("mod", MOD, "The remainder with the divisor's sign; integer x % 0 is 0.")
+remainder = _binary_method("remainder", MOD, "The remainder with the divisor's sign, as mod.")
+maximum = _binary_method("maximum", MAXIMUM, "The larger, element by element; NaN where either is.")
+minimum = _binary_method("minimum", MINIMUM, "The smaller, element by element; NaN where either is.")
+bitwise_and = _binary_method("bitwise_and", AND, "Bits (or truth) set in both.")
+bitwise_or = _binary_method("bitwise_or", OR, "Bits (or truth) set in either.")
+bitwise_xor = _binary_method("bitwise_xor", XOR, "Bits (or truth) set in one.")
+lshift = _binary_method("lshift", SHL, "Bits shifted left; 0 from the width on.")
+rshift = _binary_method("rshift", SHR, "Bits shifted right, keeping the sign.")
+lt = _binary_method("lt", LT, "Where this tensor is less.")
+le = _binary_method("le", LE, "Where this tensor is less or equal.")
+gt = _binary_method("gt", GT, "Where this tensor is greater.")
+ge = _binary_method("ge", GE, "Where this tensor is greater or equal.")
+eq = _binary_method("eq", EQ, "Where both are equal.")
+ne = _binary_method("ne", NE, "Where they differ (true for NaN).")
+atan2 = _binary_method("atan2", ATAN2, "The angle of the point (x = other, y = this), in radians.")
+copysign = _binary_method("copysign", COPYSIGN, "The magnitude of this tensor with the sign of the other.")
+
+
+def add(self: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+    """The sum, element by element, of this tensor and `alpha` times the other."""
+    return binary("add", ADD, self, other if alpha == 1 else _scaled("add", self, other, alpha))
+
+
+def sub(self: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+    """The difference, element by element, of this tensor and `alpha` times the other."""
+    return binary("sub", SUB, self, other if alpha == 1 else _scaled("sub", self, other, alpha))
+
+
+def _scaled(name: str, x: Tensor, other: Operand, alpha: float) -> Tensor:
+    """An operand of a named op, multiplied."""
+    return binary(name, MUL, tensor_of(name, x, other), number_of(name, "alpha", alpha))
+
+
+def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """The true quotient; integers give the default float.
+
+    Args:
+        rounding_mode: "floor" rounds down, as floor_divide; "trunc" rounds toward 0. Integers then stay integers.
+    Examples:
+        >>> Tensor([7, -7]).div(2).tolist(), Tensor([7, -7]).div(2, rounding_mode="trunc").tolist()
+        ([3.5, -3.5], [3, -3])
+    """
+    if rounding_mode is None:
+        return binary("div", DIV, self, other)
+    if word("div", "rounding_mode", rounding_mode, ("floor", "trunc")) == "floor":
+        return binary("div", FLOOR_DIV, self, other)
+    divisor = tensor_of("div", self, other)
+    if self.dtype.is_float or divisor.dtype.is_float:
+        return trunc(binary("div", DIV, self, divisor))
+    return binary("div", FLOOR_DIV, sub(self, fmod(self, divisor)), divisor)
+
+
+def fmod(self: Tensor, other: Operand) -> Tensor:
+    """The remainder with this tensor's sign, as C's fmod; integer x % 0 is 0.
+
+    Examples:
+        >>> Tensor([7.5, -7.5]).fmod(2).tolist(), Tensor([7.5, -7.5]).mod(2).tolist()
+        ([1.5, -1.5], [1.5, 0.5])
+    """
+    divisor = tensor_of("fmod", self, other) if not is_number(other) else other
+    rest = binary("fmod", MOD, self, divisor)
+    if rest.dtype.is_float:  # of magnitudes, both ways of rounding agree, without a difference that would round
+        return copysign(binary("fmod", MOD, abs_(self), abs(divisor)), self)
+    apart = bitwise_and(ne(rest, 0), ne(lt(rest, 0), lt(self, 0)))
+    return where(apart, sub(rest, divisor), rest)
+
 
 exp = _unary_method("exp", ops.EXP, "e to the power of each element.")
 exp2 = _unary_method("exp2", ops.EXP2, "2 to the power of each element.")
@@ -266,7 +333,6 @@ sqrt = _unary_method("sqrt", ops.SQRT, "The square root; NaN below 0.")
 floor = _unary_method("floor", ops.FLOOR, "Each element rounded down.", floats=False)
 ceil = _unary_method("ceil", ops.CEIL, "Each element rounded up.", floats=False)
 trunc = _unary_method("trunc", ops.TRUNC, "Each element rounded toward 0.", floats=False)
-round_ = _unary_method("round", ops.ROUND, "Each element rounded to nearest, halves to even.", floats=False)
 neg = _unary_method("neg", ops.NEG, "Each element with its sign changed.", floats=False)
 abs_ = _unary_method("abs", ops.ABS, "The magnitude of each element.", floats=False)
 bitwise_not = _unary_method("bitwise_not", ops.NOT, "Each bit inverted; on bool, logical not.", floats=False)
@@ -279,17 +345,17 @@ def logical_not(self: Tensor) -> Tensor:
 
 def logical_and(self: Tensor, other: Operand) -> Tensor:
     """Where both are other than 0."""
-    return bitwise_and(ne(self, 0), other != 0)
+    return bitwise_and(ne(self, 0), ne(tensor_of("logical_and", self, other), 0))
 
 
 def logical_or(self: Tensor, other: Operand) -> Tensor:
     """Where one of both is other than 0."""
-    return bitwise_or(ne(self, 0), other != 0)
+    return bitwise_or(ne(self, 0), ne(tensor_of("logical_or", self, other), 0))
 
 
 def logical_xor(self: Tensor, other: Operand) -> Tensor:
     """Where exactly one of both is other than 0."""
-    return bitwise_xor(ne(self, 0), other != 0)
+    return bitwise_xor(ne(self, 0), ne(tensor_of("logical_xor", self, other), 0))
 
 
 def sign(self: Tensor) -> Tensor:
@@ -299,12 +365,12 @@ def sign(self: Tensor) -> Tensor:
 
 def reciprocal(self: Tensor) -> Tensor:
     """1 over each element."""
-    return rdiv(self, 1)
+    return binary("reciprocal", OTHER_DIV, self, 1)
 
 
 def rsqrt(self: Tensor) -> Tensor:
     """1 over the square root of each element."""
-    return rdiv(sqrt(self), 1)
+    return binary("rsqrt", OTHER_DIV, sqrt(self), 1)
 
 
 def square(self: Tensor) -> Tensor:
@@ -336,20 +402,28 @@ def isclose(
     self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Where the difference is at most atol + rtol * abs(other); infinities are close to themselves only."""
-    target: Tensor = other if isinstance(other, TensorBase) else self.full_like(other)
-    near = le(abs_(sub(self, target)), add(mul(abs_(target), rtol), atol))
-    close = bitwise_or(eq(self, target), bitwise_and(near, isfinite(target)))
-    return bitwise_or(close, bitwise_and(isnan(self), isnan(target))) if equal_nan else close
+    return close("isclose", self, other, rtol, atol, equal_nan)
+
+
+def close(name: str, self: Tensor, other: Operand, rtol: float, atol: float, equal_nan: bool) -> Tensor:
+    """Where elements are close, for a named op."""
+    target = tensor_of(name, self, other)
+    bound = add(mul(abs_(target), number_of(name, "rtol", rtol)), number_of(name, "atol", atol))
+    near = le(abs_(sub(self, target)), bound)
+    found = bitwise_or(eq(self, target), bitwise_and(near, isfinite(target)))
+    if flag(name, "equal_nan", equal_nan):
+        found = bitwise_or(found, bitwise_and(isnan(self), isnan(target)))
+    return found
 
 
 def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """Numbers in place of NaN and the infinities: the largest and smallest of the dtype, if none are given."""
     if not self.dtype.is_float:
         return self
-    high = self.dtype.largest if posinf is None else posinf
-    low = -self.dtype.largest if neginf is None else neginf
+    high = self.dtype.largest if posinf is None else number_of("nan_to_num", "posinf", posinf)
+    low = -self.dtype.largest if neginf is None else number_of("nan_to_num", "neginf", neginf)
     bounded = where(eq(self, math.inf), high, where(eq(self, -math.inf), low, self))
-    return where(isnan(self), nan, bounded)
+    return where(isnan(self), number_of("nan_to_num", "nan", nan), bounded)
 
 
 def pow_(self: Tensor, other: Operand) -> Tensor:
@@ -359,8 +433,6 @@ def pow_(self: Tensor, other: Operand) -> Tensor:
         >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
         [1.0, 4.0, 9.0]
     """
-    if not _is_operand(other):
-        return NotImplemented
     if (
         is_number(other)
         and float(other).is_integer()
@@ -373,12 +445,19 @@ def pow_(self: Tensor, other: Operand) -> Tensor:
     return binary("pow", POWER, self, other)
 
 
-def rpow(self: Tensor, other: Operand) -> Tensor:
-    """The other operand to the power of this tensor."""
+def pow_operator(self: Tensor, other: Operand) -> Tensor:
+    """The operator of `pow`."""
+    return pow_(self, other) if _is_operand(other) else NotImplemented
+
+
+def rpow_operator(self: Tensor, other: Operand) -> Tensor:
+    """The operator of `pow`, with this tensor as the power."""
+    if not _is_operand(other):
+        return NotImplemented
     if is_number(other) and isinstance(other, int) and not self.dtype.is_float:
         base = self._make(to_shape(number("pow", self.dtype, other), self.shape), self)
         return _integer_power(base, self)
-    return binary("pow", POWER_OF_OTHER, self, other)
+    return binary("pow", OTHER_POWER, self, other)
 
 
 def _whole_power(x: Tensor, n: int) -> Tensor:
@@ -449,16 +528,88 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
     )
 
 
-def clip(self: Tensor, low: Operand = None, high: Operand = None) -> Tensor:
-    """Each element, no lower than `low` and no higher than `high` (None: no bound)."""
-    result = self
+def clip(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # noqa: A002 -- PyTorch's and NumPy's names
+    """Each element, no lower than `min` and no higher than `max` (None: no bound).
+
+    Examples:
+        >>> Tensor([1, 5, 9]).clip(max=6).tolist()
+        [1, 5, 6]
+    """
+    return between("clip", self, min, max)
+
+
+def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # noqa: A002 -- PyTorch's names
+    """As clip."""
+    return between("clamp", self, min, max)
+
+
+def between(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
+    """Elements between the bounds of a named op."""
     if low is not None:
-        result = maximum(result, low)
-    if high is not None:
-        result = minimum(result, high)
-    return result
+        x = binary(name, MAXIMUM, x, low)
+    return x if high is None else binary(name, MINIMUM, x, high)
 
 
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
     """self + weight * (end - self)."""
-    return add(self, mul(binary("sub", FROM_OTHER, self, end), weight))
+    return add(self, binary("lerp", MUL, binary("lerp", OTHER_SUB, self, end), weight))
+
+
+def round_(self: Tensor, decimals: int = 0) -> Tensor:
+    """Each element rounded to a number of decimals, halves to even. Negative ones round to tens, hundreds, ...
+
+    Examples:
+        >>> Tensor([2.5, 3.14159]).round().tolist(), Tensor([1250, -1350]).round(decimals=-2).tolist()
+        ([2.0, 3.0], [1200, -1400])
+    """
+    places = integer("round", "decimals", decimals)
+    if abs(places) > 308:
+        raise ValueRangeError(f"round: decimals must be between -308 and 308; got {places}.")
+    if places == 0:
+        return _nearest(self)
+    if self.dtype.is_float:
+        x = self.cast(dtypes.float32) if self.dtype.bits < 32 else self
+        scale = 10.0 ** abs(places)
+        if places < 0:
+            return mul(_nearest(div(x, scale)), scale).cast(self.dtype)
+        scaled = mul(x, scale)
+        return where(isfinite(scaled), div(_nearest(scaled), scale), x).cast(self.dtype)
+    if places > 0 or self.dtype.is_bool:
+        return self
+    unit = 10**-places
+    if not self.dtype.fits(unit):
+        return mul(self, 0)
+    whole = floor_divide(self, unit)
+    twice = mul(sub(self, mul(whole, unit)), 2)
+    up = bitwise_or(gt(twice, unit), bitwise_and(eq(twice, unit), eq(mod(whole, 2), 1)))
+    return mul(add(whole, up), unit)
+
+
+_nearest = _unary_method("round", ops.ROUND, "Each element rounded to nearest, halves to even.", floats=False)
+
+
+def logaddexp(self: Tensor, other: Operand) -> Tensor:
+    """log(exp(self) + exp(other)), safe from overflow.
+
+    Examples:
+        >>> round(Tensor([1000.0]).logaddexp(1000.0).item() - 1000, 3)
+        0.693
+    """
+    y = tensor_of("logaddexp", self, other)
+    apart = binary("logaddexp", Way(ops.SUB, floats=True), self, y)
+    near = where(eq(self, y), 0.0, neg(abs_(apart)))  # equal infinities are no NaN apart
+    return add(maximum(self, y), log1p(exp(near)))
+
+
+def hypot(self: Tensor, other: Operand) -> Tensor:
+    """The length of the vectors (self, other), safe from overflow; infinite where either is.
+
+    Examples:
+        >>> Tensor([3.0]).hypot(4).tolist(), Tensor([1e38]).hypot(0).isfinite().tolist()
+        ([5.0], [True])
+    """
+    x, y = abs_(self), abs_(tensor_of("hypot", self, other))
+    long = binary("hypot", MAXIMUM, x, y)
+    ratio = div(minimum(x, y), where(eq(long, 0), 1, long))
+    length = mul(long, sqrt(add(square(ratio), 1)))
+    return where(bitwise_or(isinf(x), isinf(y)), math.inf, length)

@@ -13,6 +13,7 @@ from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import leaf_gradients
 from intaglio.storage.history import Record, history_of, track
+from intaglio.tensor.arguments import flag
 from intaglio.tensor.base import EVERY, TensorBase, current_holes, relieve
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ def is_leaf(value: TensorBase) -> bool:
     """Whether a tensor is (a view of) one that accumulates gradients."""
     history = history_of(value._storage) if value._storage is not None else None
     return history is not None and history.leaf
+
+
+def is_handle_of_leaf(value: TensorBase) -> bool:
+    """Whether a handle is the one whose `.grad` its storage adds to, and no view of it."""
+    return value._storage is not None and _handle_of(value._storage) is value
 
 
 DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
@@ -187,6 +193,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
     Raises: GradError unless it is of floats; where a computed tensor is asked to have none.
     """
+    flag("requires_grad_", "the value", requires_grad)
     if is_tracked(self) and not is_leaf(self):
         if requires_grad:
             return self
@@ -218,7 +225,8 @@ def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool
 
     Args:
         gradient: The cotangent; 1 for a scalar when None.
-        retain_graph: Whether another sweep may follow.
+        retain_graph: Whether another sweep through writes may follow; without it, their history is freed, and another
+            is an error. Through values alone, another may always follow, and adds to `.grad` again.
     Raises: GradError if the tensor is not a tracked float, or no scalar and no cotangent is given.
     Examples:
         >>> w = Tensor([1.0, 2.0], requires_grad=True)

@@ -182,21 +182,27 @@ def _sliced(view: View, axis: int, part: slice) -> View:
     return view.slice(axis, start, len(range(start, stop, step)), step)
 
 
-def checked(index: Tensor, n: int, axis: int) -> Tensor:
-    """Positions in [0, n): those from host data are checked now, computed ones when they are known."""
+def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: bool = True) -> Tensor:
+    """Positions in [0, n): those from host data are checked now, computed ones when they are known.
+
+    Args:
+        name: The op that takes them.
+        wraps: Whether negative ones count from the end.
+    """
     known = index._host()
+    lowest = -n if wraps else 0
     if known is not None:
-        if known.size and (known.min() < -n or known.max() >= n):
-            bad = known[(known < -n) | (known >= n)].reshape(-1)[0]
-            raise IndexRangeError(f"index: {int(bad)} is out of range for axis {axis} of size {n}.")
+        if known.size and (known.min() < lowest or known.max() >= n):
+            bad = known[(known < lowest) | (known >= n)].reshape(-1)[0]
+            raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
         wrapped = np.where(known < 0, known + n, known)
         return index.__class__(wrapped.astype(np.int64), device=index._near)
     node = ops.cast(index._value(), dtypes.int64)
     site = user_site()
-    bad_node = ops.or_(ops.lt(node, const(dtypes.int64, -n)), ops.le(const(dtypes.int64, n), node))
+    bad_node = ops.or_(ops.lt(node, const(dtypes.int64, lowest)), ops.le(const(dtypes.int64, n), node))
     wrapped_node = ops.where(ops.lt(node, const(dtypes.int64, 0)), ops.add(node, const(dtypes.int64, n)), node)
     made = index.__class__._from_node(wrapped_node, index._device)
-    index._remember_check(wrapped_node, bad_node, node, n, axis, site)
+    index._remember_check(wrapped_node, bad_node, node, n, axis, site, name)
     return made
 
 
@@ -248,7 +254,7 @@ def _placed(taken: Node, rank: int, first: int) -> Node:
 # -- writing
 
 
-def converted(self: Tensor, value: Any, dtype: DType) -> Node:
+def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> Node:
     """A right-hand side as a node of the target's dtype.
 
     Raises: ValueRangeError if a Python number does not fit it.
@@ -256,7 +262,7 @@ def converted(self: Tensor, value: Any, dtype: DType) -> Node:
     if is_number(value):
         if not dtype.fits(value):
             raise ValueRangeError(
-                f"setitem: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
+                f"{name}: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
             )
         return const(dtype, value)
     if is_tensor(value):
@@ -267,7 +273,7 @@ def converted(self: Tensor, value: Any, dtype: DType) -> Node:
     return ops.cast(made._value(), dtype)
 
 
-def fit_shape(node: Node, shape: tuple[int, ...]) -> Node:
+def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node:
     """A right-hand side broadcast to the target's shape (leading axes of size 1 are dropped).
 
     Raises: ShapeError if it does not broadcast.
@@ -278,7 +284,7 @@ def fit_shape(node: Node, shape: tuple[int, ...]) -> Node:
     if own != node.shape:
         node = reshape(node, own)
     if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(reversed(own), reversed(shape), strict=False)):
-        raise ShapeError(f"setitem: the value must broadcast to the target; value {node.shape}, target {shape}.")
+        raise ShapeError(f"{name}: the value must broadcast to the target; value {node.shape}, target {shape}.")
     if not own:
         return expand(node, shape) if shape else node
     return to_shape(node, shape)
@@ -337,14 +343,14 @@ def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
     write_node(self, view, chosen, self, value, mask)
 
 
-def write_view(self: Tensor, target: Tensor, value: Any) -> None:
-    """Write a value to a view of this tensor's storage."""
+def write_view(self: Tensor, target: Tensor, value: Any, name: str = "setitem") -> None:
+    """Write a value to a view of this tensor's storage, for a named op."""
     storage, view = target._place()
     if isinstance(value, TensorBase) and value._storage is storage:
         other = value._place()[1]
         if other == view and not cuts(self, value):
             return  # what `t[k] += v` does last
-    node = fit_shape(converted(self, value, view.dtype), view.shape)
+    node = fit_shape(converted(self, value, view.dtype, name), view.shape, name)
     write_node(self, view, node, value)
     carried = is_tensor(value) and value._node is node and value._grad_state is None
     if carried and storage.plain and _is_carried(node, storage):

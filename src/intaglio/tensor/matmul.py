@@ -9,8 +9,8 @@ from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce as reduce_op
-from intaglio.tensor.base import TensorBase
-from intaglio.tensor.elementwise import broadcast_shapes
+from intaglio.tensor.arguments import number, shown, tensor
+from intaglio.tensor.elementwise import broadcast_shapes, check_device, tensor_of
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -36,14 +36,19 @@ def matmul(self: Tensor, other: Any) -> Tensor:
         >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
         [3, 7]
     """
-    if not isinstance(other, TensorBase):
-        other = self.__class__(other, device=self._device)
+    return _product("matmul", self, other)
+
+
+def _product(name: str, self: Tensor, other: Any) -> Tensor:
+    """A matrix product, for a named op."""
+    other = tensor_of(name, self, other)
+    check_device(name, self, other)
     x, y = self._value(), other._value()
     if x.rank == 0 or y.rank == 0:
-        raise ShapeError("matmul: operands must have at least one axis; multiply scalars with *.")
+        raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
     dtype = promote(x.dtype, y.dtype)
     if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
-        raise DTypeError(f"matmul: {dtype.name} cannot be summed. Cast it first?")
+        raise DTypeError(f"{name}: {dtype.name} cannot be summed. Cast it first?")
     x, y = ops.cast(x, dtype), ops.cast(y, dtype)
     vector_x, vector_y = x.rank == 1, y.rank == 1
     if vector_x:
@@ -52,14 +57,14 @@ def matmul(self: Tensor, other: Any) -> Tensor:
         y = reshape(y, (*y.shape, 1))
     if x.shape[-1] != y.shape[-2]:
         raise ShapeError(
-            f"matmul: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, "
+            f"{name}: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, "
             f"rhs {other.shape} has {y.shape[-2]}. Transpose one side?"
         )
     m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
     try:
-        batch = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
+        batch = broadcast_shapes(name, x.shape[:-2], y.shape[:-2])
     except ShapeError:
-        raise ShapeError(f"matmul: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}.") from None
+        raise ShapeError(f"{name}: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}.") from None
     rank = len(batch)
     if (
         y.rank == 2 and rank and x.rank == rank + 2
@@ -105,12 +110,12 @@ def _lead(node: Node, rank: int) -> Node:
 
 def rmatmul(self: Tensor, other: Any) -> Tensor:
     """The matrix product with this tensor on the right."""
-    return matmul(self.__class__(other, device=self._device), self)
+    return matmul(tensor_of("matmul", self, other), self)
 
 
 def dot(self: Tensor, other: Any) -> Tensor:
     """The product of vectors, or of matrices: as matmul."""
-    return matmul(self, other)
+    return _product("dot", self, other)
 
 
 def mm(self: Tensor, other: Tensor) -> Tensor:
@@ -131,22 +136,60 @@ def bmm(self: Tensor, other: Tensor) -> Tensor:
 
 def _of_rank(name: str, rank: int, self: Tensor, other: Tensor) -> Tensor:
     """A product of two tensors of a given rank."""
+    other = tensor(name, "the other operand", other)
     if self.ndim != rank or other.ndim != rank:
         raise ShapeError(
             f"{name}: both operands must have {rank} axes; they are {self.shape} and {other.shape}. Use matmul?"
         )
-    return matmul(self, other)
+    return _product(name, self, other)
+
+
+def mv(self: Tensor, vector: Tensor) -> Tensor:
+    """The product of a matrix and a vector: (n, m), (m,) -> (n,).
+
+    Raises: ShapeError unless they are these.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).mv(Tensor([1, 1])).tolist()
+        [3, 7]
+    """
+    other = tensor("mv", "the vector", vector)
+    if self.ndim != 2 or other.ndim != 1:
+        raise ShapeError(f"mv: a matrix and a vector are wanted; they are {self.shape} and {other.shape}. Use matmul?")
+    return _product("mv", self, other)
+
+
+def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * self + alpha * (mat1 @ mat2). Where beta is 0, this tensor counts for nothing, NaN included.
+
+    Raises: ShapeError unless the operands are matrices that fit.
+    Examples:
+        >>> Tensor([10, 20]).addmm(Tensor([[1, 2]]), Tensor([[1, 0], [0, 1]])).tolist()
+        [[11, 22]]
+    """
+    left, right = tensor("addmm", "mat1", mat1), tensor("addmm", "mat2", mat2)
+    product = _of_rank("addmm", 2, left, right)
+    scale, own = number("addmm", "alpha", alpha), number("addmm", "beta", beta)
+    product = product if scale == 1 else product * scale
+    if own == 0:
+        return product
+    return product + (self if own == 1 else self * own)
 
 
 def outer(self: Tensor, other: Tensor) -> Tensor:
     """The products of each element of a vector with each of another: (n,), (m,) -> (n, m)."""
-    return self.reshape(-1, 1) * other.reshape(1, -1)
+    return self.reshape(-1, 1) * tensor("outer", "the other operand", other).reshape(1, -1)
 
 
 def linear(self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """self @ weight.T + bias, with the weight of shape (out, in), as PyTorch's."""
-    out = matmul(self, weight.transpose(-1, -2))
-    return out if bias is None else out + bias
+    factor = tensor("linear", "the weight", weight)
+    if factor.ndim != 2 or self.shape[-1:] != factor.shape[1:]:
+        raise ShapeError(
+            f"linear: the weight must be (out, in) with the last axis of the input; weight {factor.shape}, "
+            f"input {self.shape}."
+        )
+    out = _product("linear", self, factor.transpose(-1, -2))
+    return out if bias is None else out + tensor("linear", "the bias", bias)
 
 
 def einsum(formula: str, *operands: Tensor) -> Tensor:
@@ -159,6 +202,9 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
         >>> Tensor.einsum("i,i->", Tensor([1, 2]), Tensor([3, 4])).item()
         11
     """
+    if not isinstance(formula, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- what callers give
+        raise DTypeError(f'einsum: the formula must be text, such as "ij,jk->ik"; got {shown(formula)}.')
+    operands = tuple(tensor("einsum", "every operand", operand) for operand in operands)
     inputs, arrow, output = formula.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(operands):

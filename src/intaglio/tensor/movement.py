@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from operator import index
 from typing import TYPE_CHECKING, Any
 
-from intaglio.core.dtypes import dtypes
-from intaglio.core.errors import DTypeError, ShapeError
+import numpy as np
+
+from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError
 from intaglio.ir.view import View
 from intaglio.ops import movement as ops
+from intaglio.tensor.arguments import axes as axes_text
+from intaglio.tensor.arguments import integer, integers, shown, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,13 +21,17 @@ if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
 
 
-def flat_ints(args: Sequence[object]) -> tuple[int, ...]:
-    """Integers given one by one or as one sequence."""
-    given: Any = args[0] if len(args) == 1 else args
-    try:
-        return (index(given),) if hasattr(given, "__index__") else tuple(index(a) for a in given)
-    except TypeError:
-        raise DTypeError(f"shape: extents and axes must be integers; got {given!r}.") from None
+def one_or_more(args: Sequence[Any]) -> Any:
+    """What is given one by one, or as one sequence (or number)."""
+    return args[0] if len(args) == 1 else args
+
+
+def flat_ints(name: str, args: Sequence[object]) -> tuple[int, ...]:
+    """Integers given to a named op one by one or as one sequence.
+
+    Raises: DTypeError if one is none.
+    """
+    return integers(name, "extents and axes", one_or_more(args))
 
 
 def axis_of(name: str, axis: int, rank: int) -> int:
@@ -32,10 +39,9 @@ def axis_of(name: str, axis: int, rank: int) -> int:
 
     Raises: ShapeError if there is none.
     """
-    if not hasattr(axis, "__index__"):
-        raise DTypeError(f"{name}: the axis must be an integer; got {axis!r}.")
+    axis = integer(name, "the axis", axis)
     if not -rank <= axis < rank:
-        raise ShapeError(f"{name}: the axis must be in [{-rank}, {rank}); got {axis} for {rank} axes.")
+        raise ShapeError(f"{name}: the axis must be in [{-rank}, {rank}); got {axis} for {axes_text(rank)}.")
     return axis % rank
 
 
@@ -46,7 +52,7 @@ def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
     """
     if axis is None:
         return tuple(range(rank))
-    found = tuple(axis_of(name, a, rank) for a in ((axis,) if isinstance(axis, int) else axis))
+    found = tuple(axis_of(name, a, rank) for a in integers(name, "axes", axis))
     if len(set(found)) != len(found):
         raise ShapeError(f"{name}: each axis may be given once; got {axis}.")
     return found
@@ -87,7 +93,7 @@ def reshape(self: Tensor, *shape: object) -> Tensor:
         >>> Tensor.arange(6).reshape(2, 3).tolist()
         [[0, 1, 2], [3, 4, 5]]
     """
-    extents = resolve_shape("reshape", flat_ints(shape), self.numel())
+    extents = resolve_shape("reshape", flat_ints("reshape", shape), self.numel())
     _, view = self._place()
     moved = view.reshape(extents)
     if moved is None:
@@ -95,9 +101,39 @@ def reshape(self: Tensor, *shape: object) -> Tensor:
     return _viewed(self, moved)
 
 
+def view(self: Tensor, *shape: object) -> Tensor:
+    """A view under another shape; never a copy. A dtype in its place: the same bytes as that, as bitcast.
+
+    Args:
+        shape: Extents; one may be -1.
+    Raises: ShapeError if the sizes do not agree, or strides allow no view.
+    Examples:
+        >>> t = Tensor.arange(4)
+        >>> t.view(2, 2)[0, 1] = 9
+        >>> t.tolist()
+        [0, 9, 2, 3]
+    """
+    if len(shape) == 1 and isinstance(shape[0], (DType, np.dtype, type)):
+        return bitcast(self, shape[0])  # pyright: ignore[reportUnknownArgumentType] -- any dtype of NumPy's
+    return _view("view", self, flat_ints("view", shape))
+
+
+def _view(name: str, self: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A view under another shape, for a named op."""
+    extents = resolve_shape(name, shape, self.numel())
+    _, own = self._place()
+    moved = own.reshape(extents)
+    if moved is None:
+        raise ShapeError(
+            f"{name}: the strides must allow a view; shape {own.shape} with strides {own.strides} (bytes) allows none "
+            f"of shape {extents}. Use reshape, which copies then?"
+        )
+    return _viewed(self, moved)
+
+
 def permute(self: Tensor, *order: object) -> Tensor:
     """A view with the axes in another order."""
-    axes = axes_of("permute", flat_ints(order), self.ndim)
+    axes = axes_of("permute", flat_ints("permute", order), self.ndim)
     if len(axes) != self.ndim:
         raise ShapeError(f"permute: every axis must be given once; got {axes} for shape {self.shape}.")
     return _viewed(self, self._place()[1].permute(axes))
@@ -128,32 +164,49 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """A reshape to another tensor's shape."""
-    return reshape(self, other.shape)
+    """A view under another tensor's shape.
+
+    Raises: ShapeError if the sizes do not agree, or strides allow no view.
+    """
+    return _view("view_as", self, tensor("view_as", "the other", other).shape)
 
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """An expand to another tensor's shape."""
-    return expand(self, other.shape)
+    return _expanded("expand_as", self, tensor("expand_as", "the other", other).shape)
 
 
 def flip(self: Tensor, *axes: object) -> Tensor:
     """A view with some axes in reverse (all if none is named)."""
-    chosen = axes_of("flip", flat_ints(axes) if axes else None, self.ndim)
+    chosen = axes_of("flip", flat_ints("flip", axes) if axes else None, self.ndim)
     return _viewed(self, self._place()[1].flip(chosen))
 
 
 def expand(self: Tensor, *shape: object) -> Tensor:
     """A view with axes of size 1 repeated (-1 keeps an axis). It cannot be written to: its positions share bytes."""
-    extents = flat_ints(shape)
+    return _expanded("expand", self, flat_ints("expand", shape))
+
+
+def broadcast_to(self: Tensor, *shape: object) -> Tensor:
+    """As expand: NumPy's name.
+
+    Examples:
+        >>> Tensor([1, 2]).broadcast_to((2, 2)).tolist()
+        [[1, 2], [1, 2]]
+    """
+    return _expanded("broadcast_to", self, flat_ints("broadcast_to", shape))
+
+
+def _expanded(name: str, self: Tensor, extents: tuple[int, ...]) -> Tensor:
+    """A view with axes of size 1 repeated, for a named op."""
     own = self.shape
     missing = len(extents) - len(own)
     if missing < 0:
-        raise ShapeError(f"expand: there must be at least {len(own)} extents; got {extents} for shape {own}.")
+        raise ShapeError(f"{name}: there must be at least {len(own)} extents; got {extents} for shape {own}.")
     old = (1,) * missing + own
     full = tuple(a if b == -1 else b for a, b in zip(old, extents, strict=True))
     if any(a not in (1, b) or b < 0 for a, b in zip(old, full, strict=True)):
-        raise ShapeError(f"expand: only axes of size 1 can be repeated; shape {own} to {extents}.")
+        raise ShapeError(f"{name}: only axes of size 1 can be repeated; shape {own} to {extents}.")
     return _viewed(self, self._place()[1].expand(full))
 
 
@@ -173,9 +226,12 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
 
 def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
     """A view of a box: (first, end) for each axis, None for all of it."""
-    if len(bounds) != self.ndim:
-        raise ShapeError(f"shrink: one pair of bounds for each axis; got {len(bounds)} for {self.ndim} axes.")
-    full = tuple((0, n) if b is None else (int(b[0]), int(b[1])) for b, n in zip(bounds, self.shape, strict=True))
+    if not isinstance(bounds, (list, tuple)) or len(bounds) != self.ndim:
+        raise ShapeError(f"shrink: one pair of bounds for each axis; got {shown(bounds)} for {axes_text(self.ndim)}.")
+    pairs = [(0, n) if b is None else integers("shrink", "bounds", b) for b, n in zip(bounds, self.shape, strict=True)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ShapeError(f"shrink: a pair of bounds is a first place and an end; got {bounds}.")
+    full = tuple((first, end) for first, end in pairs)
     if any(not 0 <= a <= b <= n for (a, b), n in zip(full, self.shape, strict=True)):
         raise ShapeError(f"shrink: bounds must lie within the shape; {full} of {self.shape}.")
     return _viewed(self, self._place()[1].shrink(full))
@@ -194,7 +250,7 @@ def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ten
     a, b = axis_of("diagonal", dim1, self.ndim), axis_of("diagonal", dim2, self.ndim)
     if a == b:
         raise ShapeError(f"diagonal: the axes must differ; got {dim1} and {dim2}.")
-    return _viewed(self, self._place()[1].diagonal(offset, a, b))
+    return _viewed(self, self._place()[1].diagonal(integer("diagonal", "the offset", offset), a, b))
 
 
 def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -219,7 +275,11 @@ def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offse
     """
     storage, view = self._place()
     item = view.dtype.itemsize
-    made = View(view.dtype, tuple(shape), tuple(s * item for s in strides), offset * item)
+    extents, steps = integers("as_strided", "extents", shape), integers("as_strided", "strides", strides)
+    start = integer("as_strided", "the offset", offset)
+    if len(extents) != len(steps) or any(n < 0 for n in extents):
+        raise ShapeError(f"as_strided: one stride for each extent of at least 0; got {extents} and {steps}.")
+    made = View(view.dtype, extents, tuple(s * item for s in steps), start * item)
     low, high = made.byte_bounds()
     if low < 0 or high > storage.nbytes:
         raise ShapeError(
@@ -274,3 +334,50 @@ def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     if not 0 <= first <= first + length <= n:
         raise ShapeError(f"narrow: the piece must lie within the axis; {length} from {start} of {n}.")
     return shrink(self, [(first, first + length) if k == a else None for k in range(self.ndim)])
+
+
+def ravel(self: Tensor) -> Tensor:
+    """All axes as one: a view where strides allow, else a copy.
+
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).ravel().tolist()
+        [1, 2, 3, 4]
+    """
+    return reshape(self, -1)
+
+
+def select(self: Tensor, dim: int, index: int) -> Tensor:
+    """A view of one position of an axis, without the axis.
+
+    Raises: IndexRangeError if the axis has no such position.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).select(1, -1).tolist()
+        [2, 4]
+    """
+    a = axis_of("select", dim, self.ndim)
+    place, n = integer("select", "the index", index), self.shape[a]
+    if not -n <= place < n:
+        raise IndexRangeError(f"select: {place} is out of range for axis {a} of size {n}.")
+    return _viewed(self, self._place()[1].select(a, place % n))
+
+
+def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """A view turned by k quarters in the plane of two axes, from the first toward the second.
+
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).rot90().tolist()
+        [[2, 4], [1, 3]]
+    """
+    plane = axes_of("rot90", dims, self.ndim)
+    if len(plane) != 2:
+        raise ShapeError(f"rot90: two axes make a plane; got {shown(dims)}.")
+    first, second = plane
+    match integer("rot90", "the number of quarters", k) % 4:
+        case 0:
+            return self
+        case 1:
+            return transpose(flip(self, second), first, second)
+        case 2:
+            return flip(self, first, second)
+        case _:
+            return transpose(flip(self, first), first, second)

@@ -9,16 +9,21 @@ import math
 import threading
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.core.locks import Level, across_forks
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import reshape
-from intaglio.tensor.creation import device_name
+from intaglio.tensor.arguments import flag, integer, number
+from intaglio.tensor.creation import device_name, wanting
 from intaglio.tensor.movement import flat_ints
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
@@ -61,7 +66,7 @@ def manual_seed(seed: int = 0) -> None:
         >>> a == Tensor.rand(3).tolist()
         True
     """
-    generator.restart(int(seed))
+    generator.restart(integer("manual_seed", "the seed", seed))
 
 
 def _number(value: int) -> Node:
@@ -113,13 +118,25 @@ def rand(
     requires_grad: bool = False,
 ) -> Tensor:
     """Numbers uniform in [0, 1)."""
-    extents = flat_ints(shape)
+    return wanting(_rand("rand", cls, flat_ints("rand", shape), dtype, device), "rand", requires_grad)
+
+
+def _rand(name: str, cls: type[Tensor], shape: tuple[int, ...], dtype: DTypeLike | None, device: str | None) -> Tensor:
+    """Numbers uniform in [0, 1), for a named op."""
     chosen = dtypes.of(dtype, dtypes.default_float)
-    _check_float("rand", chosen)
-    first, second = _bits(math.prod(extents))
-    node = reshape(_unit(first, chosen, second), extents)
-    made = cls._from_node(node, device_name(device))
-    return made.requires_grad_() if requires_grad else made
+    _check_float(name, chosen)
+    first, second = _bits(_count(name, shape))
+    return cls._from_node(reshape(_unit(first, chosen, second), shape), device_name(device))
+
+
+def _count(name: str, shape: tuple[int, ...]) -> int:
+    """How many numbers a shape takes.
+
+    Raises: ShapeError if an extent is negative.
+    """
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"{name}: extents must not be negative; got {shape}.")
+    return math.prod(shape)
 
 
 def randn(
@@ -130,15 +147,18 @@ def randn(
     requires_grad: bool = False,
 ) -> Tensor:
     """Numbers of the normal distribution with mean 0 and variance 1, by Box and Muller."""
-    extents = flat_ints(shape)
+    return wanting(_randn("randn", cls, flat_ints("randn", shape), dtype, device), "randn", requires_grad)
+
+
+def _randn(name: str, cls: type[Tensor], shape: tuple[int, ...], dtype: DTypeLike | None, device: str | None) -> Tensor:
+    """Numbers of the normal distribution, for a named op."""
     chosen = dtypes.of(dtype, dtypes.default_float)
-    _check_float("randn", chosen)
-    first, second = _bits(math.prod(extents))
+    _check_float(name, chosen)
+    first, second = _bits(_count(name, shape))
     inner = dtypes.float64 if chosen is dtypes.float64 else dtypes.float32
     radius = ops.sqrt(ops.mul(ops.log(ops.sub(const(inner, 1), _unit(first, inner))), const(inner, -2)))
     angle = ops.mul(_unit(second, inner), const(inner, 2 * math.pi))
-    made = cls._from_node(reshape(ops.cast(ops.mul(radius, ops.cos(angle)), chosen), extents), device_name(device))
-    return made.requires_grad_() if requires_grad else made
+    return cls._from_node(reshape(ops.cast(ops.mul(radius, ops.cos(angle)), chosen), shape), device_name(device))
 
 
 def randint(
@@ -146,23 +166,40 @@ def randint(
     *shape: object,
     low: int = 0,
     high: int = 10,
+    size: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Whole numbers uniform in [low, high), int64.
+    """Whole numbers uniform in [low, high), int64: `randint(2, low=0, high=9)`, or PyTorch's `randint(0, 9, (2,))`.
 
-    Raises: ValueRangeError if the range is empty.
+    Args:
+        shape: Extents; or high, or low and high, before a sequence of extents (which may also be named `size`).
+    Raises: ValueRangeError if the range is empty, or the dtype cannot hold it.
+    Examples:
+        >>> Tensor.randint(10, 11, (2, 2)).tolist(), Tensor.randint(2, low=5, high=6).tolist()
+        ([[10, 10], [10, 10]], [5, 5])
     """
-    extents = flat_ints(shape)
+    if size is None and len(shape) in (2, 3) and isinstance(shape[-1], (list, tuple)):
+        *shape, size = shape  # pyright: ignore[reportAssignmentType] -- a sequence of anything: checked below
+    if size is not None:
+        if len(shape) not in (1, 2):
+            raise ShapeError(f"randint: before the size, high or low and high are wanted; got {tuple(shape)}.")
+        low, high = (0, *shape)[-2:]  # pyright: ignore[reportAssignmentType] -- checked below
+        shape = (size,)
+    low, high = integer("randint", "low", low), integer("randint", "high", high)
+    extents = flat_ints("randint", shape)
+    chosen = dtypes.of(dtype, dtypes.int64)
     if high <= low:
         raise ValueRangeError(f"randint: high must be above low; got [{low}, {high}).")
-    first, second = _bits(math.prod(extents))
+    if not (chosen.fits(low) and chosen.fits(high - 1)):
+        raise ValueRangeError(f"randint: the dtype must hold the range; {chosen.name} cannot hold [{low}, {high}).")
+    first, second = _bits(_count("randint", extents))
     wide = ops.or_(
         ops.shl(ops.cast(ops.shr(first, _number(1)), dtypes.int64), const(dtypes.int64, 32)),
         ops.cast(second, dtypes.int64),
     )
     node = ops.add(ops.mod(wide, const(dtypes.int64, high - low)), const(dtypes.int64, low))
-    return cls._from_node(reshape(ops.cast(node, dtypes.of(dtype, dtypes.int64)), extents), device_name(device))
+    return cls._from_node(reshape(ops.cast(node, chosen), extents), device_name(device))
 
 
 def uniform(
@@ -172,9 +209,85 @@ def uniform(
     high: float = 1.0,
     dtype: DTypeLike | None = None,
     device: str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Numbers uniform in [low, high)."""
-    return rand(cls, *shape, dtype=dtype, device=device) * (high - low) + low
+    first, last = number("uniform", "low", low), number("uniform", "high", high)
+    return _uniform("uniform", cls, flat_ints("uniform", shape), first, last, dtype, device, requires_grad)
+
+
+def scaled_uniform(
+    cls: type[Tensor],
+    *shape: object,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers uniform within 1 / sqrt(the number of elements) of 0, as tinygrad's.
+
+    Examples:
+        >>> Tensor.scaled_uniform(4, 4).abs().max().item() <= 0.25
+        True
+    """
+    extents = flat_ints("scaled_uniform", shape)
+    bound = max(1, math.prod(extents)) ** -0.5
+    return _uniform("scaled_uniform", cls, extents, -bound, bound, dtype, device, requires_grad)
+
+
+def glorot_uniform(
+    cls: type[Tensor],
+    *shape: object,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers uniform within sqrt(6 / (in + out)) of 0; out is the first axis, in the product of the others.
+
+    Source: Glorot & Bengio, Understanding the difficulty of training deep feedforward neural networks, AISTATS 2010.
+    Examples:
+        >>> Tensor.glorot_uniform(2, 4).abs().max().item() <= 1.0
+        True
+    """
+    extents = flat_ints("glorot_uniform", shape)
+    bound = math.sqrt(6 / max(1, math.prod(extents[:1]) + math.prod(extents[1:])))
+    return _uniform("glorot_uniform", cls, extents, -bound, bound, dtype, device, requires_grad)
+
+
+def kaiming_uniform(
+    cls: type[Tensor],
+    *shape: object,
+    a: float = 0.01,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers uniform within sqrt(6 / ((1 + a * a) * in)) of 0; in is the product of all axes but the first.
+
+    Args:
+        a: The slope below 0 of the leaky ReLU that follows.
+    Source: He, Zhang, Ren & Sun, Delving deep into rectifiers, ICCV 2015.
+    Examples:
+        >>> Tensor.kaiming_uniform(5, 6, a=0).abs().max().item() <= 1.0
+        True
+    """
+    extents = flat_ints("kaiming_uniform", shape)
+    slope = number("kaiming_uniform", "a", a)
+    bound = math.sqrt(6 / ((1 + slope * slope) * max(1, math.prod(extents[1:]))))
+    return _uniform("kaiming_uniform", cls, extents, -bound, bound, dtype, device, requires_grad)
+
+
+def _uniform(
+    name: str,
+    cls: type[Tensor],
+    shape: tuple[int, ...],
+    low: float,
+    high: float,
+    dtype: DTypeLike | None,
+    device: str | None,
+    requires_grad: bool,
+) -> Tensor:
+    """Numbers uniform in [low, high), for a named op."""
+    return wanting(_rand(name, cls, shape, dtype, device) * (high - low) + low, name, requires_grad)
 
 
 def normal(
@@ -186,7 +299,8 @@ def normal(
     device: str | None = None,
 ) -> Tensor:
     """Numbers of a normal distribution."""
-    return randn(cls, *shape, dtype=dtype, device=device) * std + mean
+    width, center = number("normal", "std", std), number("normal", "mean", mean)
+    return _randn("normal", cls, flat_ints("normal", shape), dtype, device) * width + center
 
 
 def _check_float(name: str, dtype: DType) -> None:
@@ -199,26 +313,64 @@ def _check_float(name: str, dtype: DType) -> None:
 
 def rand_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Numbers uniform in [0, 1), of this tensor's shape."""
-    return self.__class__.rand(*self.shape, dtype=dtypes.of(dtype, self.dtype), device=self._device)
+    return _rand("rand_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype), self._near)
 
 
 def randn_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Numbers of the normal distribution, of this tensor's shape."""
-    return self.__class__.randn(*self.shape, dtype=dtypes.of(dtype, self.dtype), device=self._device)
+    return _randn("randn_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype), self._near)
+
+
+def bernoulli(self: Tensor, p: float | None = None) -> Tensor:
+    """1 with a probability, else 0, in this tensor's shape and dtype.
+
+    Args:
+        p: The probability of each; by default, each element is its own.
+    Raises: ValueRangeError if it is given outside [0, 1]; DTypeError if the elements are to be it and are no floats.
+    Examples:
+        >>> Tensor([0.0, 1.0]).bernoulli().tolist()
+        [0.0, 1.0]
+    """
+    if p is None:
+        if not self.dtype.is_float:
+            raise DTypeError(f"bernoulli: probabilities must be floats; they are {self.dtype.name}. Give p?")
+        return (rand_like(self, dtypes.float32) < self).cast(self.dtype)
+    chance = number("bernoulli", "p", p)
+    if not 0 <= chance <= 1:
+        raise ValueRangeError(f"bernoulli: the probability must be in [0, 1]; got {chance}.")
+    return (rand_like(self, dtypes.float32) < chance).cast(self.dtype)
 
 
 def randperm(cls: type[Tensor], n: int, *, device: str | None = None) -> Tensor:
     """The numbers 0 .. n-1 in random order, int64. Computes the order."""
-    return cls.rand(n, dtype=dtypes.float64, device=device).argsort()
+    count = integer("randperm", "n", n)
+    return _rand("randperm", cls, (count,), dtypes.float64, device).argsort()
 
 
-def multinomial(self: Tensor, count: int = 1, *, replacement: bool = True) -> Tensor:
-    """Positions drawn by weights (of one vector, or of each row), int64.
+def multinomial(self: Tensor, num_samples: int = 1, replacement: bool = False) -> Tensor:
+    """Positions drawn by weights (of one vector, or of each row), int64. Computes the weights.
 
-    Raises: ShapeError unless it is 1-d or 2-d.
+    Args:
+        num_samples: How many for each row.
+        replacement: Whether a position may be drawn twice.
+    Raises: ShapeError unless there is a vector or rows; ValueRangeError where a weight is negative, infinite or NaN, or
+        fewer of a row are above 0 than are to be drawn.
+    Examples:
+        >>> sorted(Tensor([1.0, 0.0, 2.0]).multinomial(2).tolist())
+        [0, 2]
     """
+    count = integer("multinomial", "the number of samples", num_samples)
     if self.ndim not in (1, 2):
         raise ShapeError(f"multinomial: the weights must be a vector or rows; got shape {self.shape}.")
+    weights = self.cast(dtypes.float64).numpy()
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueRangeError("multinomial: weights must be finite and not negative; some are not. Use softmax first?")
+    needed = min(count, 1) if flag("multinomial", "replacement", replacement) else count
+    fewest = int((weights > 0).sum(-1).min(initial=weights.shape[-1]))
+    if not 0 <= needed <= fewest:
+        raise ValueRangeError(
+            f"multinomial: as many weights must be above 0 as are drawn; {count} drawn, {fewest} above 0."
+        )
     if not replacement and count > 1:
         draws = _exponential(self)
         return (self / draws).topk(count, -1)[1]

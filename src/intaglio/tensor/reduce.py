@@ -13,6 +13,7 @@ from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
+from intaglio.tensor.arguments import flag, number
 from intaglio.tensor.elementwise import check_computes
 from intaglio.tensor.movement import axes_of, axis_of
 
@@ -105,9 +106,9 @@ def all_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return self._make(reduced("min", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
 
 
-def mean(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """The arithmetic mean along axes; integers give the default float."""
-    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+def mean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """The arithmetic mean along axes; integers give the default float, if no dtype is named."""
+    x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
     axes = axes_of("mean", axis, self.ndim)
     count = math.prod(self.shape[a] for a in axes)
     node = x._value()
@@ -116,21 +117,50 @@ def mean(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return self._make(ops.cast(ops.div(total, const(wide.dtype, count)), node.dtype), self)
 
 
-def var(self: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
-    """The variance along axes: squares about the mean, over n - correction."""
-    axes = axes_of("var", axis, self.ndim)
-    count = math.prod(self.shape[a] for a in axes)
-    x = self.cast(dtypes.float32) if self.dtype in HALF else self
+def var(
+    self: Tensor,
+    axis: Axis = None,
+    keepdim: bool = False,
+    correction: float = 1,
+    *,
+    unbiased: bool | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
+    """The variance along axes: squares about the mean, over n - correction; integers give the default float.
+
+    Args:
+        unbiased: PyTorch's other way to say correction=1, or with False correction=0. NumPy says `ddof`.
+    Examples:
+        >>> Tensor([1.0, 3.0]).var().item(), Tensor([1.0, 3.0]).var(unbiased=False).item()
+        (2.0, 1.0)
+    """
+    x = self if dtype is None else self.cast(dtype)
+    return _narrowed(_variance("var", _widened(x), axis, keepdim, correction, unbiased), x)
+
+
+def std(
+    self: Tensor,
+    axis: Axis = None,
+    keepdim: bool = False,
+    correction: float = 1,
+    *,
+    unbiased: bool | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
+    """The standard deviation along axes: the root of the variance."""
+    x = self if dtype is None else self.cast(dtype)
+    return _narrowed(_variance("std", _widened(x), axis, keepdim, correction, unbiased).sqrt(), x)
+
+
+def _variance(name: str, x: Tensor, axis: Axis, keepdim: bool, correction: float, unbiased: bool | None) -> Tensor:
+    """The variance of floats, for a named op."""
+    axes = axes_of(name, axis, x.ndim)
+    count = math.prod(x.shape[a] for a in axes)
+    less = number(name, "correction", correction)
+    if unbiased is not None:
+        less = int(flag(name, "unbiased", unbiased))
     apart = x - mean(x, axes, keepdim=True)
-    out = sum_(apart * apart, axes, keepdim=keepdim) / max(count - correction, 0)
-    return out.cast(self.dtype) if self.dtype in HALF else out
-
-
-def std(self: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
-    """The standard deviation along axes."""
-    x = self.cast(dtypes.float32) if self.dtype in HALF else self
-    out = var(x, axis, keepdim=keepdim, correction=correction).sqrt()
-    return out.cast(self.dtype) if self.dtype in HALF else out
+    return sum_(apart * apart, axes, keepdim=keepdim) / max(count - less, 0)
 
 
 def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: bool) -> Tensor:
@@ -170,30 +200,33 @@ def argmin(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
     return _position("argmin", "min", self, axis, keepdim=keepdim)
 
 
-def _running(name: str, kind: str, self: Tensor, axis: int) -> Tensor:
+def _running(name: str, kind: str, self: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor:
     """A running reduction."""
-    if self.ndim == 0:
-        return self + 0
     node = self._value()
     check_computes(name, node.dtype)
     if kind in ("sum", "prod"):
-        node = _accumulated(node, None)
+        node = _accumulated(node, dtype)
+    if self.ndim == 0:
+        axis_of(name, axis, 1)
+        return self._make(node, self)
     return self._make(scan_op(kind, node, axis_of(name, axis, self.ndim)), self)
 
 
-def cumsum(self: Tensor, axis: int = 0) -> Tensor:
+def cumsum(self: Tensor, axis: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The running sum along an axis, inclusive.
 
+    Args:
+        axis: The axis; the first by default (PyTorch wants it named, NumPy flattens).
     Examples:
         >>> Tensor([1, 2, 3]).cumsum().tolist()
         [1, 3, 6]
     """
-    return _running("cumsum", "sum", self, axis)
+    return _running("cumsum", "sum", self, axis, dtype)
 
 
-def cumprod(self: Tensor, axis: int = 0) -> Tensor:
+def cumprod(self: Tensor, axis: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The running product along an axis, inclusive."""
-    return _running("cumprod", "prod", self, axis)
+    return _running("cumprod", "prod", self, axis, dtype)
 
 
 def cummax(self: Tensor, axis: int = 0) -> Tensor:
@@ -268,11 +301,35 @@ def logsumexp(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return result if keepdim else result.reshape(tuple(n for a, n in enumerate(self.shape) if a not in axes))
 
 
-def norm(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """The Euclidean length along axes."""
+def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = False) -> Tensor:
+    """The p-norm along axes (all when None), as of a vector: the p-th root of the summed p-th powers of magnitudes.
+
+    Args:
+        p: 2, or "fro", is the Euclidean length; infinity the largest magnitude, minus infinity the smallest; 0 counts
+            the elements that are not 0.
+    Dtype: floats, and they keep theirs.
+    Examples:
+        >>> t = Tensor([[3.0, -4.0], [0.0, 5.0]])
+        >>> t.norm(1).item(), t.norm(dim=1).tolist()
+        (12.0, [5.0, 5.0])
+    """
+    power = 2.0 if p == "fro" else number("norm", "p", p)
     if not self.dtype.is_float:
         raise DTypeError(f"norm: the tensor must be of floats; it is {self.dtype.name}. Cast it first?")
-    return sum_(self * self, axis, keepdim=keepdim).sqrt()
+    axes = axes_of("norm", dim, self.ndim)
+    x = _widened(self)
+    match power:
+        case 0:
+            out = sum_((x != 0).cast(x.dtype), axes, keepdim)
+        case 1:
+            out = sum_(x.abs(), axes, keepdim)
+        case 2:
+            out = sum_(x * x, axes, keepdim).sqrt()
+        case _ if math.isinf(power):
+            out = _extreme("norm", "max" if power > 0 else "min", x.abs(), axes, keepdim=keepdim)
+        case _:
+            out = sum_(x.abs() ** power, axes, keepdim) ** (1 / power)
+    return _narrowed(out, self)
 
 
 def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:
@@ -281,5 +338,58 @@ def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:
 
 
 def trace(self: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal.
+
+    Raises: ShapeError if it is no matrix.
+    """
+    if self.ndim != 2:
+        raise ShapeError(f"trace: the tensor must be a matrix; the shape is {self.shape}.")
     return sum_(self.diagonal())
+
+
+def median(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    """The middle element in order along an axis (of all when None), the lower of two; NaN if one is.
+
+    Computes the tensor.
+
+    Raises: ShapeError if there is no element.
+    Examples:
+        >>> Tensor([7, 1, 3, 2]).median().item()
+        2
+    """
+    if axis is None:
+        found = median(self.reshape(-1), 0)
+        return found.reshape((1,) * self.ndim) if keepdim else found
+    a = axis_of("median", axis, self.ndim)
+    n = self.shape[a]
+    if n == 0:
+        raise ShapeError(f"median: there must be an element to choose; the tensor has shape {self.shape}.")
+    ordered = self.sort(a).values
+    middle = ordered.select(a, (n - 1) // 2)
+    if self.dtype.is_float:
+        middle = ordered.select(a, n - 1).isnan().where(math.nan, middle)  # NaN is last in order
+    return middle.unsqueeze(a) if keepdim else middle
+
+
+def nansum(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """The sum along axes of the elements that are not NaN.
+
+    Examples:
+        >>> Tensor([1.0, float("nan"), 2.0]).nansum().item()
+        3.0
+    """
+    axes = axes_of("nansum", axis, self.ndim)
+    return sum_(self.isnan().where(0, self) if self.dtype.is_float else self, axes, keepdim, dtype)
+
+
+def nanmean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """The mean along axes of the elements that are not NaN; NaN where there is none.
+
+    Examples:
+        >>> Tensor([1.0, float("nan"), 2.0]).nanmean().item()
+        1.5
+    """
+    axes = axes_of("nanmean", axis, self.ndim)
+    x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
+    wide = _widened(x)
+    return _narrowed(nansum(wide, axes, keepdim) / sum_(wide == wide, axes, keepdim), x)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.errors import ShapeError, ValueRangeError
+from intaglio.tensor.arguments import integer, integers, tensor
 
 if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
@@ -21,12 +22,23 @@ def _each(name: str, value: Extents, rank: int, *, least: int = 1) -> tuple[int,
 
     Raises: ShapeError unless there are as many; ValueRangeError if one is too small.
     """
-    found = (value,) * rank if isinstance(value, int) else tuple(value)
+    given = integers(name, "numbers for spatial axes", value)
+    found = given * rank if isinstance(value, int) else given
     if len(found) != rank:
         raise ShapeError(f"{name}: one number for each of {rank} spatial axes; got {found}.")
     if any(n < least for n in found):
         raise ValueRangeError(f"{name}: numbers must be at least {least}; got {found}.")
     return found
+
+
+def _spatial_rank(name: str, self: Tensor) -> int:
+    """How many axes follow the first two.
+
+    Raises: ShapeError if there is none.
+    """
+    if self.ndim < 3:
+        raise ShapeError(f"{name}: the input must have two axes and the spatial ones; got {self.shape}.")
+    return self.ndim - 2
 
 
 def windows(x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> Tensor:
@@ -40,7 +52,7 @@ def windows(x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...], dilatio
 
 
 def _check_channels(name: str, self: Tensor, weight: Tensor, groups: int, channels: int) -> None:
-    """Raise where input, weight and groups do not fit."""
+    """Raise where input, weight and groups do not fit; `channels` are those that the weight takes."""
     if weight.ndim < 3 or self.ndim != weight.ndim:
         raise ShapeError(
             f"{name}: input and weight must have two axes and the spatial ones; got {self.shape} and {weight.shape}."
@@ -71,8 +83,9 @@ def conv2d(
         >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
         [[[[4.0, 4.0], [4.0, 4.0]]]]
     """
+    weight, groups = tensor("conv2d", "the weight", weight), integer("conv2d", "the number of groups", groups)
     rank = weight.ndim - 2
-    _check_channels("conv2d", self, weight, groups, weight.shape[1] * groups)
+    _check_channels("conv2d", self, weight, groups, math.prod(weight.shape[1:2]) * groups)
     strides, dilations = _each("conv2d", stride, rank), _each("conv2d", dilation, rank)
     pads = _each("conv2d", padding, rank, least=0)
     kernel = weight.shape[2:]
@@ -86,7 +99,7 @@ def conv2d(
     shaped = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
     out = weight.einsum(f"bgi{outer}{inner},goi{inner}->bgo{outer}", seen, shaped)
     out = out.reshape(batch, weight.shape[0], *out.shape[3:])
-    return out if bias is None else out + bias.reshape(-1, *(1,) * rank)
+    return out if bias is None else out + tensor("conv2d", "the bias", bias).reshape(-1, *(1,) * rank)
 
 
 def conv_transpose2d(
@@ -103,8 +116,10 @@ def conv_transpose2d(
 
     Raises: ShapeError where channels or sizes do not fit.
     """
+    name = "conv_transpose2d"
+    weight, groups = tensor(name, "the weight", weight), integer(name, "the number of groups", groups)
     rank = weight.ndim - 2
-    _check_channels("conv_transpose2d", self, weight, groups, weight.shape[0])
+    _check_channels(name, self, weight, groups, math.prod(weight.shape[:1]))
     strides, dilations = _each("conv_transpose2d", stride, rank), _each("conv_transpose2d", dilation, rank)
     pads = _each("conv_transpose2d", padding, rank, least=0)
     more = _each("conv_transpose2d", output_padding, rank, least=0)
@@ -163,7 +178,7 @@ def max_pool2d(
         >>> Tensor.arange(16).reshape(1, 1, 4, 4).max_pool2d().tolist()
         [[[[5, 7], [13, 15]]]]
     """
-    rank = self.ndim - 2
+    rank = _spatial_rank("max_pool2d", self)
     kernel, dilations = _each("max_pool2d", kernel_size, rank), _each("max_pool2d", dilation, rank)
     strides = kernel if stride is None else _each("max_pool2d", stride, rank)
     pads = _each("max_pool2d", padding, rank, least=0)
@@ -187,7 +202,7 @@ def avg_pool2d(
     Args:
         count_include_pad: Whether the zeros of `padding` count (those that `ceil_mode` adds never do).
     """
-    rank = self.ndim - 2
+    rank = _spatial_rank("avg_pool2d", self)
     kernel, dilations = _each("avg_pool2d", kernel_size, rank), _each("avg_pool2d", dilation, rank)
     strides = kernel if stride is None else _each("avg_pool2d", stride, rank)
     pads = _each("avg_pool2d", padding, rank, least=0)

@@ -1,19 +1,23 @@
-"""Keywords as other libraries spell them: `axis` or `dim`, `keepdim` or `keepdims`."""
+"""Keywords as other libraries spell them: `axis` or `dim`, `keepdim` or `keepdims`, and what NumPy adds to them."""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from intaglio.core.errors import DTypeError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 F = TypeVar("F", bound="Callable[..., Any]")
-OTHER: Final = {"axis": "dim", "dim": "axis", "keepdim": "keepdims"}
+OTHER: Final = {"axis": "dim", "dim": "axis", "keepdim": "keepdims", "correction": "ddof"}
 
 
 def spelled(function: F) -> F:
     """A function that takes its keywords in PyTorch's and NumPy's spelling as well as its own.
+
+    NumPy's functions call the methods of their names with all keywords: `out`, too, which must be None.
 
     Examples:
         >>> def total(x, axis=None, keepdim=False):
@@ -27,6 +31,8 @@ def spelled(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.pop("out", None) is not None:
+            raise DTypeError(f"{function.__name__.rstrip('_')}: there is no `out`. Assign to it: out[...] = x?")
         for name in [name for name in kwargs if name in others]:
             if others[name] in kwargs:
                 raise TypeError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from intaglio.core.dtypes import DTypeLike, dtypes
+from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
 from intaglio.storage.flush import waits_for
 from intaglio.storage.report import Report, report
 from intaglio.tensor import (
+    arguments,
     combine,
     convert,
     creation,
@@ -26,10 +27,11 @@ from intaglio.tensor import (
     spatial,
 )
 from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, tracked_element, uop_of
+from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy as np
 
@@ -66,8 +68,7 @@ class Tensor(TensorBase):
         self, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool | None = None
     ) -> None:
         creation.from_data(self, data, dtypes.of(dtype) if dtype is not None else None, creation.device_name(device))
-        if requires_grad:
-            gradients.requires_grad_(self)
+        creation.wanting(self, "Tensor", requires_grad)
 
     # -- what the modules of functions use
 
@@ -106,10 +107,10 @@ class Tensor(TensorBase):
         return convert.numpy(self)
 
     def _remember_check(
-        self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None
+        self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None, name: str
     ) -> None:
         """Have computed positions checked before they are used."""
-        remember_check(wrapped, bad, index, n, axis, site)
+        remember_check(wrapped, bad, index, n, axis, site, name)
 
     def _check_write(self, storage: Storage, *sources: Any) -> None:
         """Raise where a write is not allowed."""
@@ -151,7 +152,7 @@ class Tensor(TensorBase):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        gradients.requires_grad_(self, wanted)
+        gradients.requires_grad_(self, arguments.flag("requires_grad", "the value", wanted))
 
     @property
     def grad(self) -> Tensor | None:
@@ -163,6 +164,34 @@ class Tensor(TensorBase):
         self._grad = value
 
     requires_grad_, backward, gradient = gradients.requires_grad_, gradients.backward, gradients.gradient
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether gradients add up in its `.grad`, or it has none: it was not computed from a tensor that has.
+
+        Examples:
+            >>> w = Tensor([1.0], requires_grad=True)
+            >>> w.is_leaf, (w * 2).is_leaf, Tensor([1.0]).is_leaf
+            (True, False, True)
+        """
+        return not gradients.is_tracked(self) or gradients.is_handle_of_leaf(self)
+
+    @property
+    def data(self) -> Tensor:
+        """A tensor that shares this one's storage and takes no part in gradients; when set, values are written.
+
+        Examples:
+            >>> w = Tensor([1.0, 2.0], requires_grad=True)
+            >>> w.data = w.data * 2
+            >>> w.tolist(), w.requires_grad, w.data.requires_grad
+            ([2.0, 4.0], True, False)
+        """
+        return convert.detach(self)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        with gradients.no_grad():
+            self._put(value, "data")
 
     # -- properties
 
@@ -195,9 +224,34 @@ class Tensor(TensorBase):
         """The number of elements."""
         return math.prod(self.shape)
 
+    def nelement(self) -> int:
+        """The number of elements, as numel."""
+        return self.numel()
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element, as element_size."""
+        return self.dtype.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements apart in its storage the elements of each axis lie, or those of one.
+
+        Raises: ShapeError if that is no whole number of them, as in some views after a bitcast.
+        Examples:
+            >>> Tensor.zeros(2, 3).stride(), Tensor.zeros(2, 3).T.stride(0)
+            ((3, 1), 1)
+        """
+        strides = self._place()[1].strides
+        if any(n % self.itemsize for n in strides):
+            raise ShapeError(
+                f"stride: strides must be whole elements of {self.itemsize} bytes; they are {strides} bytes."
+            )
+        apart = tuple(n // self.itemsize for n in strides)
+        return apart if dim is None else apart[movement.axis_of("stride", dim, self.ndim)]
+
     def size(self, axis: int | None = None) -> Any:
         """The shape, or the extent of one axis."""
-        return self.shape if axis is None else self.shape[axis]
+        return self.shape if axis is None else self.shape[movement.axis_of("size", axis, self.ndim)]
 
     @property
     def nbytes(self) -> int:
@@ -219,26 +273,32 @@ class Tensor(TensorBase):
         """A view with the last two axes exchanged."""
         return movement.mT(self)
 
+    def realize(self, *others: TensorBase) -> Self:
+        """Compute this tensor (and others) now, by one schedule; gives the tensor itself."""
+        for other in others:
+            arguments.tensor("realize", "every operand", other)
+        return super().realize(*others)
+
     def kernelize(self, *others: Tensor) -> Self:
         """Partition what this tensor (and others) needs into kernels, to run when a value is needed; gives the tensor.
 
         Afterwards `uop` is ASSIGN(BUFFER, KERNEL): the kernel names its program, metadata and buffers.
         """
-        partition_tensors((self, *others))
+        partition_tensors((self, *(arguments.tensor("kernelize", "every operand", other) for other in others)))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
         """The kernels that this tensor (and others) needs, partitioned but not run."""
-        held: Pending | None = partition_tensors((self, *others))
+        tensors = (self, *(arguments.tensor("schedule", "every operand", other) for other in others))
+        held: Pending | None = partition_tensors(tensors)
         return [] if held is None else list(held.plan.kernels)
 
     def journal(self) -> Report:
         """What is pending on this tensor's storage: entries, the loops that they will be, why some were not rolled."""
         return report(self._place()[0])
 
-    def _binary_in_place(self, other: Any, op: Callable[[Tensor, Any], Tensor], name: str) -> Self:
-        """self = op(self, other), written through this handle."""
-        out = op(self, other)
+    def _in_place(self, out: Tensor, name: str) -> Self:
+        """A result written through this handle, by a named op."""
         if out is NotImplemented:
             return NotImplemented
         own, made = self.dtype, out.dtype
@@ -246,11 +306,11 @@ class Tensor(TensorBase):
             raise DTypeError(f"{name}: the result is {made.name} and cannot go into {own.name}. Cast the tensor first?")
         if out.shape != self.shape:
             raise ShapeError(f"{name}: the result must have the target's shape; {out.shape} into {self.shape}.")
-        self._put(out)
+        self._put(out, name)
         return self
 
-    def _put(self, value: Any) -> None:
-        """Write a value to all of this tensor."""
+    def _put(self, value: Any, name: str) -> None:
+        """Write a value to all of this tensor, for a named op."""
         skeleton = self._skeleton
         if (
             skeleton is not None
@@ -270,7 +330,7 @@ class Tensor(TensorBase):
             crooked = view.offset % view.dtype.itemsize
             if not crooked and gradients.write_element(self, storage, view.dtype, view.offset, value):
                 return
-        indexing.write_view(self, self, value)
+        indexing.write_view(self, self, value, name)
 
     def assign(self, value: Any) -> Self:
         """Write a value (broadcast, cast) to all of this tensor; every view of its storage sees it.
@@ -280,65 +340,102 @@ class Tensor(TensorBase):
             >>> a.assign(Tensor([1, 2])).tolist()
             [1, 2]
         """
+        return self._assigned(value, "assign")
+
+    def _assigned(self, value: Any, name: str) -> Self:
+        """This tensor with a new value, for a named op."""
         if gradients.is_leaf(self) and not gradients.is_tracked(value):
             with gradients.no_grad():  # a new value for a leaf, as an optimizer gives it
-                self._put(value)
+                self._put(value, name)
         else:
-            self._put(value)
+            self._put(value, name)
         return self
 
     def copy_(self, value: Any) -> Self:
         """As assign."""
-        return self.assign(value)
+        return self._assigned(value, "copy_")
 
     def fill_(self, value: float) -> Self:
         """Write one number everywhere."""
-        return self.assign(value)
+        return self._assigned(value, "fill_")
 
     def zero_(self) -> Self:
         """Write zeros everywhere."""
         return self.assign(0)
 
     def __iadd__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.add, "iadd")
+        return self._in_place(Tensor.__add__(self, other), "iadd")
 
     def __isub__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.sub, "isub")
+        return self._in_place(Tensor.__sub__(self, other), "isub")
 
     def __imul__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.mul, "imul")
+        return self._in_place(Tensor.__mul__(self, other), "imul")
 
     def __itruediv__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.div, "itruediv")
+        return self._in_place(Tensor.__truediv__(self, other), "itruediv")
 
     def __ifloordiv__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.floor_divide, "ifloordiv")
+        return self._in_place(Tensor.__floordiv__(self, other), "ifloordiv")
 
     def __imod__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.mod, "imod")
+        return self._in_place(Tensor.__mod__(self, other), "imod")
 
     def __ipow__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.pow_, "ipow")
+        return self._in_place(Tensor.__pow__(self, other), "ipow")
 
     def __iand__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.bitwise_and, "iand")
+        return self._in_place(Tensor.__and__(self, other), "iand")
 
     def __ior__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.bitwise_or, "ior")
+        return self._in_place(Tensor.__or__(self, other), "ior")
 
     def __ixor__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.bitwise_xor, "ixor")
+        return self._in_place(Tensor.__xor__(self, other), "ixor")
 
     def __ilshift__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.lshift, "ilshift")
+        return self._in_place(Tensor.__lshift__(self, other), "ilshift")
 
     def __irshift__(self, other: Any) -> Self:
-        return self._binary_in_place(other, elementwise.rshift, "irshift")
+        return self._in_place(Tensor.__rshift__(self, other), "irshift")
 
-    add_ = __iadd__
-    sub_ = __isub__
-    mul_ = __imul__
-    div_ = __itruediv__
+    def add_(self, other: Any, *, alpha: Number = 1) -> Self:
+        """Add to every element, in place; as add."""
+        return self._in_place(elementwise.add(self, other, alpha=alpha), "add_")
+
+    def sub_(self, other: Any, *, alpha: Number = 1) -> Self:
+        """Subtract from every element, in place; as sub."""
+        return self._in_place(elementwise.sub(self, other, alpha=alpha), "sub_")
+
+    def mul_(self, other: Any) -> Self:
+        """Multiply every element, in place; as mul."""
+        return self._in_place(elementwise.mul(self, other), "mul_")
+
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
+        """Divide every element, in place; as div."""
+        return self._in_place(elementwise.div(self, other, rounding_mode=rounding_mode), "div_")
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002 -- PyTorch's names
+        """Bound every element, in place; as clamp.
+
+        Examples:
+            >>> Tensor([1, 5, 9]).clamp_(2, 6).tolist()
+            [2, 5, 6]
+        """
+        return self._in_place(elementwise.between("clamp_", self, min, max), "clamp_")
+
+    def masked_fill_(self, mask: Tensor, value: Any) -> Self:
+        """Write a number where a mask holds; as masked_fill."""
+        return self._in_place(combine.masked("masked_fill_", self, mask, value), "masked_fill_")
+
+    def scatter_(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Self:
+        """Write values at positions; as scatter.
+
+        Examples:
+            >>> Tensor([0, 0, 0]).scatter_(0, Tensor([2, 0]), 5).tolist()
+            [5, 0, 5]
+        """
+        return self._in_place(combine.scattered("scatter_", self, dim, index, src, reduce), "scatter_")
 
     # -- arithmetic
 
@@ -346,8 +443,11 @@ class Tensor(TensorBase):
         elementwise.add, elementwise.sub, elementwise.mul, elementwise.div, elementwise.mod, elementwise.pow_,
     )  # fmt: skip
     floor_divide, idiv = elementwise.floor_divide, elementwise.floor_divide
+    fmod, remainder, logaddexp, hypot = (
+        elementwise.fmod, elementwise.remainder, elementwise.logaddexp, elementwise.hypot,
+    )  # fmt: skip
     maximum, minimum, where, clip, clamp, lerp = (
-        elementwise.maximum, elementwise.minimum, elementwise.where, elementwise.clip, elementwise.clip,
+        elementwise.maximum, elementwise.minimum, elementwise.where, spelled(elementwise.clip), elementwise.clamp,
         elementwise.lerp,
     )  # fmt: skip
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
@@ -375,29 +475,36 @@ class Tensor(TensorBase):
         elementwise.sqrt, elementwise.rsqrt, elementwise.square, elementwise.reciprocal,
         elementwise.neg, elementwise.abs_, elementwise.sign, elementwise.copysign,
     )  # fmt: skip
-    floor, ceil, trunc, round = elementwise.floor, elementwise.ceil, elementwise.trunc, elementwise.round_
+    floor, ceil, trunc, round = elementwise.floor, elementwise.ceil, elementwise.trunc, spelled(elementwise.round_)
     isnan, isinf, isfinite = elementwise.isnan, elementwise.isinf, elementwise.isfinite
 
-    __add__ = __radd__ = elementwise.add
-    __sub__, __rsub__ = elementwise.sub, elementwise.rsub
-    __mul__ = __rmul__ = elementwise.mul
-    __truediv__, __rtruediv__ = elementwise.div, elementwise.rdiv
-    __floordiv__, __rfloordiv__ = elementwise.floor_divide, elementwise.rfloor_divide
-    __mod__, __rmod__ = elementwise.mod, elementwise.rmod
-    __pow__, __rpow__ = elementwise.pow_, elementwise.rpow
-    __and__ = __rand__ = elementwise.bitwise_and
-    __or__ = __ror__ = elementwise.bitwise_or
-    __xor__ = __rxor__ = elementwise.bitwise_xor
-    __lshift__, __rshift__ = elementwise.lshift, elementwise.rshift
-    __lt__, __le__, __gt__, __ge__ = elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge
+    __add__ = __radd__ = operator("add", elementwise.ADD)
+    __sub__, __rsub__ = operator("sub", elementwise.SUB), operator("sub", elementwise.OTHER_SUB)
+    __mul__ = __rmul__ = operator("mul", elementwise.MUL)
+    __truediv__, __rtruediv__ = operator("div", elementwise.DIV), operator("div", elementwise.OTHER_DIV)
+    __floordiv__, __rfloordiv__ = (
+        operator("floor_divide", elementwise.FLOOR_DIV), operator("floor_divide", elementwise.OTHER_FLOOR_DIV),
+    )  # fmt: skip
+    __mod__, __rmod__ = operator("mod", elementwise.MOD), operator("mod", elementwise.OTHER_MOD)
+    __pow__, __rpow__ = elementwise.pow_operator, elementwise.rpow_operator
+    __and__ = __rand__ = operator("bitwise_and", elementwise.AND)
+    __or__ = __ror__ = operator("bitwise_or", elementwise.OR)
+    __xor__ = __rxor__ = operator("bitwise_xor", elementwise.XOR)
+    __lshift__, __rshift__ = operator("lshift", elementwise.SHL), operator("rshift", elementwise.SHR)
+    __lt__, __le__ = operator("lt", elementwise.LT), operator("le", elementwise.LE)
+    __gt__, __ge__ = operator("gt", elementwise.GT), operator("ge", elementwise.GE)
     __neg__, __abs__, __invert__ = elementwise.neg, elementwise.abs_, elementwise.bitwise_not
     __matmul__, __rmatmul__ = matmul.matmul, matmul.rmatmul
+    _equals, _differs = operator("eq", elementwise.EQ), operator("ne", elementwise.NE)
 
     def __eq__(self, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] -- by element
-        return elementwise.eq(self, other)
+        return self._equals(other)
 
     def __ne__(self, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] -- by element
-        return elementwise.ne(self, other)
+        return self._differs(other)
+
+    def __round__(self, ndigits: Any = None) -> Tensor:
+        return elementwise.round_(self, 0 if ndigits is None else ndigits)
 
     def __pos__(self) -> Tensor:
         return self
@@ -405,7 +512,7 @@ class Tensor(TensorBase):
     # -- movement
 
     reshape, view, permute, transpose, flip, expand = (
-        movement.reshape, movement.reshape, movement.permute, movement.transpose, movement.flip, movement.expand,
+        movement.reshape, movement.view, movement.permute, movement.transpose, movement.flip, movement.expand,
     )  # fmt: skip
     squeeze, unsqueeze, unfold, unflatten, narrow = (
         spelled(movement.squeeze), spelled(movement.unsqueeze), spelled(movement.unfold), spelled(movement.unflatten),
@@ -415,6 +522,9 @@ class Tensor(TensorBase):
         movement.transpose, movement.t, movement.view_as, movement.expand_as, spelled(movement.unbind),
     )  # fmt: skip
     shrink, diagonal, flatten, movedim = movement.shrink, movement.diagonal, movement.flatten, movement.movedim
+    ravel, select, rot90, broadcast_to = (
+        movement.ravel, spelled(movement.select), movement.rot90, movement.broadcast_to,
+    )  # fmt: skip
     as_strided, bitcast = movement.as_strided, movement.bitcast
 
     # -- reductions and products
@@ -426,19 +536,25 @@ class Tensor(TensorBase):
     )  # fmt: skip
     amax, amin = spelled(reduce.max_), spelled(reduce.min_)
     count_nonzero, trace = spelled(reduce.count_nonzero), reduce.trace
+    median, nansum, nanmean = spelled(reduce.median), spelled(reduce.nansum), spelled(reduce.nanmean)
     cumsum, cumprod, cummax = spelled(reduce.cumsum), spelled(reduce.cumprod), spelled(reduce.cummax)
     softmax, log_softmax, logsumexp = (
         spelled(reduce.softmax), spelled(reduce.log_softmax), spelled(reduce.logsumexp),
     )  # fmt: skip
     einsum = staticmethod(matmul.einsum)
-    mm, bmm, outer = matmul.mm, matmul.bmm, matmul.outer
+    mm, bmm, mv, addmm, outer = matmul.mm, matmul.bmm, matmul.mv, matmul.addmm, matmul.outer
     matmul, dot, linear = matmul.matmul, matmul.dot, matmul.linear
 
     # -- combining
 
     cat, stack, meshgrid = spelled(combine.cat), spelled(combine.stack), staticmethod(combine.meshgrid)
-    split, chunk, gather, scatter = (
+    hstack, vstack = combine.hstack, combine.vstack
+    split, chunk, gather, scatter, scatter_add = (
         spelled(combine.split), spelled(combine.chunk), spelled(combine.gather), spelled(combine.scatter),
+        spelled(combine.scatter_add),
+    )  # fmt: skip
+    take, index_fill, diag, diff, tile = (
+        combine.take, spelled(combine.index_fill), combine.diag, spelled(combine.diff), combine.tile,
     )  # fmt: skip
     scatter_reduce, index_add, index_select = (
         spelled(combine.scatter_reduce), spelled(combine.index_add), spelled(combine.index_select),
@@ -469,7 +585,8 @@ class Tensor(TensorBase):
     cross_entropy, nll_loss, mse_loss, l1_loss = (
         functional.cross_entropy, functional.nll_loss, functional.mse_loss, functional.l1_loss,
     )  # fmt: skip
-    binary_cross_entropy = functional.binary_cross_entropy
+    binary_cross_entropy = binary_crossentropy = functional.binary_cross_entropy
+    sparse_categorical_crossentropy = functional.sparse_categorical_crossentropy
     binary_cross_entropy_with_logits = functional.binary_cross_entropy_with_logits
     scaled_dot_product_attention = functional.scaled_dot_product_attention
 
@@ -486,9 +603,16 @@ class Tensor(TensorBase):
     zeros_like, ones_like, full_like, empty_like = (
         creation.zeros_like, creation.ones_like, creation.full_like, creation.empty_like,
     )  # fmt: skip
+    new_zeros, new_ones, new_full, new_tensor = (
+        creation.new_zeros, creation.new_ones, creation.new_full, creation.new_tensor,
+    )  # fmt: skip
     rand, randn, randint = classmethod(random.rand), classmethod(random.randn), classmethod(random.randint)
     uniform, normal, randperm = classmethod(random.uniform), classmethod(random.normal), classmethod(random.randperm)
+    kaiming_uniform, glorot_uniform, scaled_uniform = (
+        classmethod(random.kaiming_uniform), classmethod(random.glorot_uniform), classmethod(random.scaled_uniform),
+    )  # fmt: skip
     rand_like, randn_like, multinomial = random.rand_like, random.randn_like, random.multinomial
+    bernoulli = random.bernoulli
     manual_seed = staticmethod(random.manual_seed)
     from_numpy = classmethod(creation.share_array)
 
@@ -527,6 +651,27 @@ class Tensor(TensorBase):
         """The values as int64."""
         return self.cast(dtypes.int64)
 
+    def short(self) -> Tensor:
+        """The values as int16."""
+        return self.cast(dtypes.int16)
+
+    def byte(self) -> Tensor:
+        """The values as uint8."""
+        return self.cast(dtypes.uint8)
+
+    def bfloat16(self) -> Tensor:
+        """The values as bfloat16."""
+        return self.cast(dtypes.bfloat16)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """The values in another tensor's dtype.
+
+        Examples:
+            >>> Tensor([1, 2]).type_as(Tensor([0.5]))
+            Tensor([1., 2.], dtype=float32)
+        """
+        return self.cast(arguments.tensor("type_as", "the other", other).dtype)
+
     def bool(self) -> Tensor:
         """Where the values are not 0."""
         return self.cast(dtypes.bool)
@@ -542,7 +687,7 @@ class Tensor(TensorBase):
             yield self[i]
 
     def __contains__(self, value: Any) -> Any:
-        return _truth((self == value).any().item())
+        return _truth(elementwise.eq(self, value).any().item())
 
     __reduce__, __deepcopy__, __array_ufunc__ = convert.reduce_, convert.deepcopy, convert.ufunc_protocol
 

@@ -10,12 +10,12 @@ from intaglio.tensor.movement import axes_of, flat_ints, resolve_shape
 
 
 def test_integers_come_one_by_one_or_as_a_sequence() -> None:
-    assert flat_ints((2, 3)) == flat_ints(((2, 3),)) == flat_ints(([2, 3],)) == (2, 3)
-    assert flat_ints((4,)) == (4,)
-    assert flat_ints(()) == flat_ints(((),)) == ()
+    assert flat_ints("reshape", (2, 3)) == flat_ints("reshape", ((2, 3),)) == flat_ints("reshape", ([2, 3],)) == (2, 3)
+    assert flat_ints("reshape", (4,)) == (4,)
+    assert flat_ints("reshape", ()) == flat_ints("reshape", ((),)) == ()
     for bad in ((2.5,), ("ab",), ((1, None),)):
         with pytest.raises(DTypeError):
-            flat_ints(bad)
+            flat_ints("reshape", bad)
 
 
 def test_one_extent_is_found() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +26,7 @@ from intaglio.lower.stream import Stream, streamed
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
-from intaglio.ops.movement import expand
+from intaglio.ops.movement import Reshape, expand
 from intaglio.ops.reduce import Fold, Scan
 from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
@@ -292,12 +294,12 @@ class _Kernel:
         return pointer, place
 
     def _stores(self, group: list[Node], *, split: bool) -> None:
-        """Stores of one shape as one nest, adjacent axes merged where no division stays behind."""
+        """Stores of one shape as one nest: adjacent axes merged, or cut as they were, so that no division stays."""
         shape = group[0].src[0].shape
         merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
         least = self.index.least
         best: tuple[list[Place], list[Node]] | None = None
-        for extents in merged:
+        for extents in [*merged, *([] if self.index.sized else _cut_as_they_were(group))]:
             self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
@@ -307,9 +309,11 @@ class _Kernel:
             for node in group:
                 pointer, index = self._target(node.src[0], indices, scalar)
                 places.append(Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
-            best = places, own
             roots = [p.index for p in places] + [p.value for p in places]
-            if extents is merged[-1] or not any(has_division(roots, r) for r in own):
+            whole = not any(has_division(roots, r) for r in own)
+            if whole or best is None or extents is merged[-1]:
+                best = places, own
+            if whole:
                 break
         assert best is not None
         if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
@@ -638,6 +642,27 @@ def decompose(root: Node, *, in_parts: bool = False) -> Node:
         else:
             done[node] = made
     return done[root]
+
+
+def _cut_as_they_were(group: list[Node]) -> list[tuple[int, ...]]:
+    """The extents of a shape, cut where the axes that reshapes merged into it were: none where that gives no axes."""
+    shape = group[0].src[0].shape
+    size = math.prod(shape)
+    ends = {*_ends(shape)}
+    for node in walk(store.src[1] for store in group):
+        if isinstance(node.op, Reshape) and node.size == size:
+            ends.update(_ends(node.src[0].shape))
+    if not size or len(ends) == len({*_ends(shape)}):
+        return []
+    order = sorted(ends)
+    if any(b % a for a, b in itertools.pairwise(order)):
+        return []
+    return [tuple(b // a for a, b in reversed(list(itertools.pairwise(order))))]
+
+
+def _ends(shape: tuple[int, ...]) -> list[int]:
+    """How many elements the last axes of a shape have together: none of them, one, two, and so on."""
+    return list(itertools.accumulate(reversed(shape), operator.mul, initial=1))
 
 
 def _in_parts(form: Node, operands: tuple[Node, ...]) -> Node:

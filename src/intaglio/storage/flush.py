@@ -40,7 +40,7 @@ from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes, offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.storage.build import Reader
@@ -392,15 +392,11 @@ class Flush:
             register_scalars()
         for storage in self.slice.stamps:
             storage.close()
-        drain()
-        self.slice.release()
-        self.own.update(_only_within(self.slice.values(), self.nodes))
-        self.own.update(_only_within(self.slice.unseen(self.own), self.nodes))
+        self.find_own()
         for storage, stamp in self.slice.stamps.items():
             if storage.log:
                 keep_overwritten(storage, stamp)
-                held = (node for node in living(storage) if node not in self.own)
-                self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
+        self.find_lost()
         self._statements(self.slice.entries())
         for storage in self.wanted:
             self.home(storage)
@@ -409,6 +405,20 @@ class Flush:
         self.program.keep.update(ref for s, ref in self.homes.items() if s not in self.private)
         self.program.pinned.update(ref for s, ref in self.homes.items() if s.stays)
         return outputs
+
+    def find_own(self) -> None:
+        """Find the reads that only the slice holds."""
+        drain()
+        self.slice.release()
+        self.own.update(_only_within(self.slice.values(), self.nodes))
+        self.own.update(_only_within(self.slice.unseen(self.own), self.nodes))
+
+    def find_lost(self) -> None:
+        """Find the reads that others hold, of bytes that the slice overwrites."""
+        for storage, stamp in self.slice.stamps.items():
+            if storage.log:
+                held = (node for node in living(storage) if node not in self.own)
+                self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
 
     def postpone(self, outputs: list[BufferRef]) -> tuple[Pending, list[BufferRef]]:
         """Plan, and retire the entries as if the kernels had run: they run before their buffers are touched."""
@@ -555,35 +565,46 @@ class Flush:
 
     def _statements(self, entries: list[tuple[Storage, AnyEntry]]) -> None:
         """All entries as statements, runs of rollable ones together."""
+        for step in self.steps(entries):
+            if isinstance(step, tuple):
+                self._single(*step)
+            else:
+                self._group(step)
+
+    def steps(self, entries: list[tuple[Storage, AnyEntry]]) -> Iterator[reroll.Group | tuple[Storage, AnyEntry]]:
+        """Entries as groups that are rolled, and those that are not, in the order in which they are made.
+
+        Each is made, and the storages that it touches have a home, before the next is asked for.
+        """
         known, observed = self.rolled(entries)
         gathering = Gathering()
         last: dict[Storage, int] = {}
         prior: dict[Storage, int] = {}
         first = 0  # the number of the first write that waits
 
-        def emit() -> None:
-            for group in reroll.roll(gathering.take(), prior):
-                self._group(group)
+        def emit() -> Iterator[reroll.Group]:
+            yield from reroll.roll(gathering.take(), prior)
             prior.update(last)
             last.clear()
 
         for storage, entry in self._pieces(known, observed):
             if last and any(self._begins(source, first, last) for source in self._used(storage, entry)):
-                emit()  # version 0 is computed when it is first used: after all that it reads
+                yield from emit()  # version 0 is computed when it is first used: after all that it reads
             seen = observed.get(storage)
             before = last.get(storage)
             if seen and before is not None:
                 place = bisect_left(seen, before)
                 if place < len(seen) and seen[place] < first_of(entry):
-                    emit()
+                    yield from emit()
             if self.gather(storage, entry, gathering):
                 first = first if last else first_of(entry)
                 last[storage] = entry.sequence
             else:
-                emit()
-                self._single(storage, entry)
+                yield from emit()
+                assert not isinstance(entry, Item)  # they are gathered
+                yield storage, entry
                 prior[storage] = entry.sequence
-        emit()
+        yield from emit()
 
     def rolled(
         self, entries: list[tuple[Storage, AnyEntry]]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from intaglio.engine import realize as engine
 from intaglio.storage import reroll
 from intaglio.storage.flush import Flush, Slice
 from intaglio.storage.journal import Elements, Segment
-from intaglio.storage.writes import Gathering
 
 if TYPE_CHECKING:
+    from intaglio.storage.journal import AnyEntry
     from intaglio.storage.storage import Storage
 
 
@@ -26,33 +27,32 @@ class Report:
 
 
 def report(storage: Storage) -> Report:
-    """What is pending on a storage (and on those that it reads)."""
+    """What is pending on a storage (and on those that it reads): what a read of it would make of that."""
     part = Slice([storage], ())
     entries = part.entries()
     flush = Flush([storage], [], part)
+    flush.find_own()
+    flush.find_lost()
     lines: list[str] = []
-    gathering = Gathering()
-    last: dict[Storage, int] = {}
-    prior: dict[Storage, int] = {}
-
-    def emit() -> None:
-        lines.extend(_line(group) for group in reroll.roll(gathering.take(), prior))
-        prior.update(last)
-        last.clear()
-
-    for owner, entry in flush.rolled(entries)[0]:
-        if flush.gather(owner, entry, gathering):
-            last[owner] = entry.sequence
-            continue
-        emit()
-        if isinstance(entry, Segment):
-            target = f"{entry.view.dtype.name}{list(entry.view.shape)}"
-            lines.append(f"{len(entry.numbers)} numbers into {target}: one whole-array write")
+    for step in flush.steps(entries):
+        if isinstance(step, tuple):
+            owner, entry = step
+            lines.append(_alone(entry))
+            touched = {owner}
         else:
-            lines.append("one write that is not rolled: a scatter, or too large to be the body of a loop")
-        prior[owner] = entry.sequence
-    emit()
+            lines.append(_line(step))
+            touched = {step.item.storage} if isinstance(step, reroll.Single) else {*step.writes.ends}
+        for owner in touched:
+            flush.homes.setdefault(owner, owner.ref or engine.new_ref(owner.nbytes, owner.device))
     return Report(sum(len(e.ends()) if isinstance(e, Elements) else 1 for _, e in entries), tuple(lines))
+
+
+def _alone(entry: AnyEntry) -> str:
+    """One entry that is not rolled, in words."""
+    if isinstance(entry, Segment):
+        target = f"{entry.view.dtype.name}{list(entry.view.shape)}"
+        return f"{len(entry.numbers)} numbers into {target}: one whole-array write"
+    return "one write that is not rolled: a scatter, or too large to be the body of a loop"
 
 
 def _line(group: reroll.Group) -> str:

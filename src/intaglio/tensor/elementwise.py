@@ -182,6 +182,11 @@ def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     return x._make(make(op, node), x)
 
 
+def copied(x: Tensor) -> Tensor:
+    """The result of arithmetic that changes nothing: these values, in storage of its own should anybody write there."""
+    return x._make(x._value(), x)
+
+
 def operator(name: str, way: Way) -> Callable[[Tensor, Operand], Tensor]:
     """The method of an operator: another kind of operand is left to that kind, or to Python's error."""
 
@@ -399,7 +404,7 @@ def isclose(
 def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """Numbers in place of NaN and the infinities: the largest and smallest of the dtype, if none are given."""
     if not self.dtype.is_float:
-        return self
+        return copied(self)
     high = self.dtype.largest if posinf is None else number_of("nan_to_num", "posinf", posinf)
     low = -self.dtype.largest if neginf is None else number_of("nan_to_num", "neginf", neginf)
     bounded = where(eq(self, math.inf), high, where(eq(self, -math.inf), low, self))
@@ -458,7 +463,7 @@ def _whole_power(x: Tensor, n: int) -> Tensor:
         if n:
             base = mul(base, base)
     assert result is not None
-    return result
+    return copied(x) if result is x else result
 
 
 def _integer_power(x: Tensor, y: Tensor) -> Tensor:
@@ -527,7 +532,9 @@ def between(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
     """Elements between the bounds of a named op."""
     if low is not None:
         x = binary(name, MAXIMUM, x, low)
-    return x if high is None else binary(name, MINIMUM, x, high)
+    if high is not None:
+        x = binary(name, MINIMUM, x, high)
+    return copied(x) if low is None and high is None else x
 
 
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
@@ -555,7 +562,7 @@ def round_(self: Tensor, decimals: int = 0) -> Tensor:
         scaled = mul(x, scale)
         return where(isfinite(scaled), div(_nearest(scaled), scale), x).cast(self.dtype)
     if places > 0 or self.dtype.is_bool:
-        return self
+        return copied(self)
     unit = 10**-places
     if not self.dtype.fits(unit):
         return mul(self, 0)

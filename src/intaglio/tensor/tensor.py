@@ -489,7 +489,7 @@ class Tensor(TensorBase):
         return elementwise.round_(self, 0 if ndigits is None else ndigits)
 
     def __pos__(self) -> Tensor:
-        return self
+        return elementwise.copied(self)
 
     # -- movement
 
@@ -680,7 +680,7 @@ class Tensor(TensorBase):
         """Where the bytes of a realized tensor are."""
         from intaglio.engine import realize as engine
 
-        ref, view = convert.bytes_of(self)
+        ref, view = convert.bytes_of(self.realize())
         return engine.buffer_of(ref).address + view.offset
 
 

@@ -436,6 +436,17 @@ STRICT: list[Case] = [
         "realize: every operand must be a tensor; got 3. Make one with Tensor(...)?",
     ),
     (lambda: row().to(3), "DTypeError", "to: a device, a dtype or a tensor is wanted; got 3."),
+    (
+        lambda: row() @ row().to("PYTHON"),
+        "DeviceError",
+        "matmul: operands must be on one device; they are on CPU and PYTHON. Move one with .to()?",
+    ),
+    (
+        lambda: row().allclose("a"),
+        "DTypeError",
+        "allclose: operands must be tensors, arrays or numbers; got 'a'.",
+    ),
+    (lambda: "a" in row(), "DTypeError", "eq: operands must be tensors, arrays or numbers; got 'a'."),
     (lambda: row().add("a"), "DTypeError", "add: operands must be tensors, arrays or numbers; got 'a'."),
     (
         lambda: table().assign(Tensor([1, 2])),

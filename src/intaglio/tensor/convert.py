@@ -18,7 +18,7 @@ from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
 from intaglio.tensor.arguments import shown, tensor
-from intaglio.tensor.elementwise import copied
+from intaglio.tensor.elementwise import close, copied
 from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def allclose(
     self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
     """Whether all elements are close, as `isclose` says. Computes the tensors if need be."""
-    return bool(self.isclose(other, rtol, atol, equal_nan).all())
+    return bool(close("allclose", self, other, rtol, atol, equal_nan).all())
 
 
 def bool_(self: Tensor) -> bool:

@@ -279,7 +279,7 @@ def arange(
     if not all(math.isfinite(v) for v in (start, stop, step)):
         raise ValueRangeError(f"arange: start, stop and step must be finite; got {start}, {stop} and {step}.")
     whole = all(isinstance(v, int) for v in (start, stop, step))
-    count = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))  # of integers, exactly
+    count = max(0, int(-((start - stop) // step)) if whole else math.ceil((stop - start) / step))  # ints: exactly
     exact = dtypes.int64 if whole else dtypes.float64
     chosen = dtypes.of(dtype, dtypes.int64 if whole else dtypes.default_float)
     node = ops.cast(iota(count), exact)

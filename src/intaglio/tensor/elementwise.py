@@ -85,7 +85,7 @@ def is_number(value: object) -> bool:
 
 def plain(value: Any) -> Any:
     """A number of NumPy's as Python has it; anything else as it is."""
-    return value.item() if isinstance(value, (np.number, np.bool)) else value
+    return value.item() if isinstance(value, (np.number, np.bool)) else value  # pyright: ignore[reportUnknownVariableType] -- of any dtype
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
@@ -109,13 +109,17 @@ def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float |
     if is_number(value):
         return value
     if isinstance(value, TensorBase):
-        if value._device != like._device:
-            raise DeviceError(
-                f"{name}: operands must be on one device; they are on {like._device} and {value._device}. "
-                "Move one with .to()?"
-            )
+        check_device(name, like, value)
         return value._value()
     return tensor_of(name, like, value)._value()  # pyright: ignore[reportArgumentType] -- every handle is a Tensor
+
+
+def check_device(name: str, x: TensorBase, y: TensorBase) -> None:
+    """Raise where the operands of a named op are on two devices."""
+    if x._device != y._device:
+        raise DeviceError(
+            f"{name}: operands must be on one device; they are on {x._device} and {y._device}. Move one with .to()?"
+        )
 
 
 def tensor_of(name: str, like: Tensor, value: Operand) -> Tensor:
@@ -405,13 +409,18 @@ def isclose(
     self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Where the difference is at most atol + rtol * abs(other); infinities are close to themselves only."""
-    target = tensor_of("isclose", self, other)
-    bound = add(mul(abs_(target), number_of("isclose", "rtol", rtol)), number_of("isclose", "atol", atol))
+    return close("isclose", self, other, rtol, atol, equal_nan)
+
+
+def close(name: str, self: Tensor, other: Operand, rtol: float, atol: float, equal_nan: bool) -> Tensor:
+    """Where elements are close, for a named op."""
+    target = tensor_of(name, self, other)
+    bound = add(mul(abs_(target), number_of(name, "rtol", rtol)), number_of(name, "atol", atol))
     near = le(abs_(sub(self, target)), bound)
-    close = bitwise_or(eq(self, target), bitwise_and(near, isfinite(target)))
-    return (
-        bitwise_or(close, bitwise_and(isnan(self), isnan(target))) if flag("isclose", "equal_nan", equal_nan) else close
-    )
+    found = bitwise_or(eq(self, target), bitwise_and(near, isfinite(target)))
+    if flag(name, "equal_nan", equal_nan):
+        found = bitwise_or(found, bitwise_and(isnan(self), isnan(target)))
+    return found
 
 
 def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:

@@ -10,7 +10,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.tensor.arguments import number, shown, tensor
-from intaglio.tensor.elementwise import broadcast_shapes, tensor_of
+from intaglio.tensor.elementwise import broadcast_shapes, check_device, tensor_of
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -42,6 +42,7 @@ def matmul(self: Tensor, other: Any) -> Tensor:
 def _product(name: str, self: Tensor, other: Any) -> Tensor:
     """A matrix product, for a named op."""
     other = tensor_of(name, self, other)
+    check_device(name, self, other)
     x, y = self._value(), other._value()
     if x.rank == 0 or y.rank == 0:
         raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")

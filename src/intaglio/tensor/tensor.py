@@ -669,7 +669,7 @@ class Tensor(TensorBase):
             yield self[i]
 
     def __contains__(self, value: Any) -> Any:
-        return _truth((self == value).any().item())
+        return _truth(elementwise.eq(self, value).any().item())
 
     __reduce__, __deepcopy__, __array_ufunc__ = convert.reduce_, convert.deepcopy, convert.ufunc_protocol
 

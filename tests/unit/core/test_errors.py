@@ -12,6 +12,7 @@ from intaglio.core.errors import CompileError, IntaglioError, InternalError
 BUILTIN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "ValueRangeError": ValueError, "IndexRangeError": IndexError,
     "OverlapError": ValueError, "ReadOnlyError": ValueError, "DeviceError": RuntimeError, "FileFormatError": ValueError,
+    "FileMissingError": FileNotFoundError,
     "GradError": RuntimeError, "CompileError": RuntimeError, "ConfigError": ValueError, "InternalError": AssertionError,
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core import locks
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.errors import DeviceError
 from intaglio.core.target import Target
 from intaglio.core.trace import GlobalCounters
@@ -125,19 +125,27 @@ class Device:
         target.copy_in(np.ascontiguousarray(elements).view(np.uint8).reshape(-1).data)
 
 
-@cache
 def disk_cache() -> DiskCache | None:
-    """The disk cache that the settings ask for."""
-    if not config.cache:
+    """The disk cache that the settings in force ask for."""
+    settings = settings_now()
+    if not settings.cache:
         return None
-    folder = Path(str(config.cache_dir)) if config.cache_dir else default_folder()
-    return DiskCache(folder, int(config.cache_size_mb) << 20)
+    folder = Path(settings.cache_dir).absolute() if settings.cache_dir else default_folder()
+    found = _cache_in(folder)
+    found.keep_within(settings.cache_size_mb << 20)
+    return found
+
+
+@cache
+def _cache_in(folder: Path) -> DiskCache:
+    """The disk cache of a folder, open from its first use on."""
+    return DiskCache(folder, config.cache_size_mb << 20)
 
 
 @cache
 def _compiler() -> Compiler:
     """The LLVM compiler with the disk cache."""
-    return Compiler(disk_cache())
+    return Compiler(disk_cache)
 
 
 class Cpu(Device):

@@ -58,7 +58,7 @@ docs: setup  ## rewrite the generated pages and run the code of all pages
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m pytest docs README.md
 
-bench: setup  ## time this beside NumPy and, where installed, PyTorch
+bench: setup  ## time this beside its peers and write benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
 
 wheel: setup  ## build the wheel and import it in a clean environment

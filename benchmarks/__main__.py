@@ -1,116 +1,136 @@
-"""The same work by Intaglio, NumPy and, where it is installed, PyTorch: `make bench`."""
+"""The same work by Intaglio and its peers, side by side: `python -m benchmarks [--only WORD] [--quick]`, `make bench`.
+
+Each number of threads has a process of its own, in which the packages take turns on fresh numbers, round by round; each
+result is compared with double precision. The table goes to benchmarks/RESULTS.md, or, of a part, to the screen only.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import argparse
+import json
+import selectors
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from intaglio import Tensor
+from benchmarks import fresh
+from benchmarks.limits import Limits
+from benchmarks.peers import PEERS, settings
+from benchmarks.report import Cell, Results, Row, render
+from benchmarks.works import WORKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from benchmarks.works import Work
 
-WRITES = 10_000
-TORCH = importlib.util.find_spec("torch") is not None
-
-
-@dataclass(frozen=True)
-class Line:
-    """One kind of work: how often a call does it, and a call for each package."""
-
-    name: str
-    count: int
-    intaglio: Callable[[], object]
-    numpy: Callable[[], object]
-    torch: Callable[[], object]
+PATIENCE: Final = 120.0  # seconds for one peer's rounds of one work
+PLACE: Final = Path(__file__).parent / "RESULTS.md"
 
 
 def main() -> None:
-    """Print a table of the best of several times, in microseconds."""
-    print(f"{'microseconds':<28}{'intaglio':>12}{'numpy':>12}{'torch':>12}")
-    for line in lines():
-        cells = [best(line.intaglio), best(line.numpy), best(line.torch) if TORCH else None]
-        shown = ["-" if cell is None else f"{cell / line.count * 1e6:.2f}" for cell in cells]
-        print(f"{line.name:<28}" + "".join(f"{cell:>12}" for cell in shown))
+    """Time what is asked for and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORD", help="only work whose name has this in it")
+    parser.add_argument("--quick", action="store_true", help="three short rounds")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--write", action="store_true", help=f"write {PLACE.name} though it is a part")
+    asked = parser.parse_args()
+    rounds, seconds = (3, 0.05) if asked.quick else (5, 0.2)
+    missing = {name: reason for name in asked.peers if (reason := PEERS[name].missing())}
+    peers = [name for name in asked.peers if name not in missing]
+    rows = {work.name: Row(work.name, f"{work.aim} x best peer", work.aim) for work in WORKS if asked.only in work.name}
+    limits: dict[int, Limits] = {}
+    for threads in asked.threads:
+        worker = Worker(threads, rounds, seconds)
+        limits[threads] = Limits(**worker.ask("limits", []))
+        for work in WORKS:
+            if work.name in rows:
+                print(f"{threads} threads: {work.name}", file=sys.stderr, flush=True)
+                row = rows[work.name]
+                row.cells[threads] = cell(work, worker.ask(work.name, peers), limits[threads])
+        worker.close()
+    own = [line for line in fresh.FRESH if asked.only in line.name]
+    for line in own:
+        print(line.name, file=sys.stderr, flush=True)
+        rows[line.name] = fresh_row(line, max(asked.threads), rounds, with_jax="jax" in peers)
+    results = Results(rows=list(rows.values()), peers=peers, missing=missing, limits=limits, rounds=rounds)
+    text = render(results)
+    print(text)
+    if asked.write or not (asked.only or asked.quick):
+        PLACE.write_text(text, encoding="utf-8")
 
 
-def lines() -> list[Line]:
-    """The work, on the same numbers for each package."""
-    return [
-        Line("t[i] = i, each", WRITES, writes(Tensor.empty), writes(np.empty), writes(torch_empty)),
-        elementwise(1 << 20),
-        reduction(1 << 20),
-        product(512),
-        product(1024),
-    ]
+def cell(work: Work, answer: dict[str, Any], limits: Limits) -> Cell:
+    """The medians of one work."""
+    medians = {name: statistics.median(times) / work.count for name, times in answer["seconds"].items()}
+    limit = limits.seconds(work.traffic, work.flops) / work.count
+    return Cell(medians, answer["failures"], limit, answer["kernels"])
 
 
-def writes(empty: Callable[[int], object]) -> Callable[[], object]:
-    """Fill a fresh array one number at a time, then read it."""
-
-    def run() -> object:
-        array = empty(WRITES)
-        for i in range(WRITES):
-            array[i] = i  # type: ignore[index]
-        return array.tolist()[-1]  # type: ignore[attr-defined]
-
-    return run
+def fresh_row(line: fresh.Fresh, threads: int, rounds: int, *, with_jax: bool) -> Row:
+    """The line of work in fresh processes."""
+    times = {"intaglio": statistics.median(fresh.seconds(line, threads, rounds))}
+    if line.jax and with_jax:
+        times["jax"] = statistics.median(fresh.jax_seconds(line, threads, rounds))
+    aim = "no dearer than JAX" if line.bound is None else f"below {line.bound * 1e3:.0f} ms"
+    return Row(line.name, aim, 1.0, bound=line.bound, cells={threads: Cell(times, {}, 0.0, 0)})
 
 
-def elementwise(size: int) -> Line:
-    """x * 2 + y."""
-    x, y, tx, ty, px, py = operands((size,))
-    return Line(f"x * 2 + y, {size}", 1, lambda: (tx * 2 + ty).realize(), lambda: x * 2 + y, lambda: px * 2 + py)  # type: ignore[operator]
+class Worker:
+    """A process that times work with some threads; started again if it ends or hangs."""
 
+    def __init__(self, threads: int, rounds: int, seconds: float) -> None:
+        self.threads: Final = threads
+        self.command: Final = [sys.executable, "-m", "benchmarks.worker", str(rounds), str(seconds)]
+        self._start()
 
-def reduction(size: int) -> Line:
-    """The sum of a vector."""
-    x, _, tx, _, px, _ = operands((size,))
-    return Line(f"x.sum(), {size}", 1, lambda: tx.sum().realize(), x.sum, lambda: px.sum())  # type: ignore[attr-defined]
+    def _start(self) -> None:
+        """A fresh process."""
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=settings(self.threads),
+            text=True,
+            bufsize=1,
+        )
+        self.selector = selectors.DefaultSelector()
+        assert self.process.stdout is not None
+        self.selector.register(self.process.stdout, selectors.EVENT_READ)
 
+    def ask(self, work: str, peers: list[str]) -> dict[str, Any]:
+        """What came of work; a peer that hangs or ends the process is left out at the next try."""
+        failures: dict[str, str] = {}
+        while True:
+            assert self.process.stdin is not None
+            assert self.process.stdout is not None
+            self.process.stdin.write(
+                json.dumps({"work": work, "peers": [p for p in peers if p not in failures]}) + "\n"
+            )
+            self.process.stdin.flush()
+            trying = ""
+            while True:
+                line = self.process.stdout.readline() if self.selector.select(PATIENCE) else None
+                if not line:
+                    break
+                answer = json.loads(line)
+                if "trying" not in answer:
+                    return {**answer, "failures": {**answer["failures"], **failures}} if peers else answer
+                trying = answer["trying"]
+            if not trying or trying in failures:
+                raise RuntimeError(f"{work}: the process that times ended")
+            failures[trying] = "ended the process" if line == "" else f"over {PATIENCE:.0f} s"
+            self.process.kill()
+            self.process.wait()
+            self._start()
 
-def product(size: int) -> Line:
-    """The product of two square matrices."""
-    x, y, tx, ty, px, py = operands((size, size))
-    return Line(f"x @ y, {size} x {size}", 1, lambda: (tx @ ty).realize(), lambda: x @ y, lambda: px @ py)  # type: ignore[operator]
-
-
-def operands(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor, object, object]:
-    """Two random arrays, as each package has them."""
-    draw = np.random.default_rng(0)
-    x, y = (draw.standard_normal(shape, dtype=np.float32) for _ in range(2))
-    return x, y, Tensor(x).realize(), Tensor(y).realize(), torch_array(x), torch_array(y)
-
-
-def torch_empty(size: int) -> object:
-    """A fresh PyTorch tensor."""
-    import torch
-
-    return torch.empty(size)
-
-
-def torch_array(array: np.ndarray) -> object:
-    """An array as PyTorch has it, or None."""
-    if not TORCH:
-        return None
-    import torch
-
-    return torch.from_numpy(array)
-
-
-def best(run: Callable[[], object], tries: int = 7) -> float:
-    """Seconds of the fastest try, after one that warms up."""
-    run()
-    times: list[float] = []
-    for _ in range(tries):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return min(times)
+    def close(self) -> None:
+        """Let the process end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
 
 
 if __name__ == "__main__":

@@ -140,6 +140,29 @@ def test_sorting_is_stable(axis: int, descending: bool, backend: str) -> None:
         agree(places, want.indices)
 
 
+EDGES: dict[str, list[float]] = {
+    "float32": [0.0, -0.0, math.nan, math.inf, -math.inf, -math.nan, 1e-45, -1e-45, 3.4e38, 0.0],
+    "float64": [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, 1.0, 0.0], "float16": [0.0, -0.0, math.nan, 6e-8, -1],
+    "int32": [-(2**31), 2**31 - 1, 0, -1, 0], "uint32": [0, 2**32 - 1, 2**31, 2**31 - 1, 0], "bool": [1, 0, 1, 0],
+    "int8": [-128, 127, 0, -1, 0], "uint8": [255, 0, 128, 0], "int64": [2**63 - 1, -(2**63), 0, -1, 0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", EDGES)
+@pytest.mark.parametrize("descending", [False, True])
+def test_order_at_the_edges_of_every_dtype(dtype: str, descending: bool) -> None:
+    edges = np.array(EDGES[dtype], dtype)
+    for values in (edges, np.stack([edges, np.roll(edges, 2), edges[::-1]])):
+        for axis in range(values.ndim):
+            want = np.argsort(values, axis, kind="stable")
+            if descending:
+                last = np.argsort(np.flip(values, axis), axis, kind="stable")
+                want = values.shape[axis] - 1 - np.flip(last, axis)
+            agree(Tensor(values).argsort(axis, descending=descending), want)
+            agree(Tensor(values).topk(2, axis, largest=descending)[1], np.take(want, range(2), axis))
+    assert Tensor(3.0).argsort().tolist() == 0
+
+
 def test_topk(backend: str) -> None:
     values = RNG.permutation(21).reshape(3, 7).astype(np.float32)
     for largest in (True, False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intaglio import Tensor
+from intaglio import Tensor, dtypes
 from tests.conformance.agree import agree
 
 PAIRS = [
@@ -39,6 +39,64 @@ def test_matmul_of_larger_matrices(size: int) -> None:
     rng = np.random.default_rng(size)
     x, y = rng.standard_normal((2, size, size)).astype(np.float32)
     agree(Tensor(x) @ Tensor(y), (x.astype(np.float64) @ y).astype(np.float32), tolerance=3e-5)
+
+
+ODD = [1, 2, 3, 5, 16, 17, 33, 127]
+LAYOUTS = ["transposed right", "transposed left", "both transposed", "strided", "reversed"]
+
+
+def laid_out(layout: str, side: str, array: np.ndarray) -> Tensor:
+    """A matrix as a view that lies in memory as a layout says."""
+    if "both" in layout or side in layout:
+        return Tensor(np.ascontiguousarray(array.T)).T
+    if layout == "strided":
+        return Tensor(np.repeat(np.repeat(array, 2, 0), 3, 1))[::2, ::3]
+    return Tensor(array[::-1, ::-1].copy()).flip(0, 1) if layout == "reversed" else Tensor(array)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", ODD)
+def test_matmul_of_odd_sizes_in_every_layout(rows: int, layout: str) -> None:
+    rng = np.random.default_rng(rows)
+    for columns, depth in ((1, 5), (2, 17), (16, 16), (17, 33), (33, 1), (70, 127)):
+        x, y = rng.standard_normal((rows, depth), np.float32), rng.standard_normal((depth, columns), np.float32)
+        got = laid_out(layout, "left", x) @ laid_out(layout, "right", y)
+        agree(got, (x.astype(np.float64) @ y).astype(np.float32), tolerance=3e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize(
+    "leads", [((), ()), ((3,), (3,)), ((), (3,)), ((3,), ()), ((1,), (3,)), ((3,), (1,)), ((2, 1), (2, 3))]
+)
+def test_matmul_by_transposed_matrices_of_every_dtype(leads: tuple[tuple[int, ...], ...], dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = np.asarray(rng.integers(0, 3, (*leads[0], 20, 37))).astype(dtype)
+    y = np.asarray(rng.integers(0, 3, (*leads[1], 41, 37))).astype(dtype)
+    agree(Tensor(x) @ Tensor(y).mT, x @ np.swapaxes(y, -1, -2))
+
+
+def test_matmul_by_a_transposed_matrix_of_bfloat16() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-3, 4, (33, 50)).astype(np.float32), rng.integers(-3, 4, (40, 50)).astype(np.float32)
+    got = Tensor(x).cast(dtypes.bfloat16) @ Tensor(y).cast(dtypes.bfloat16).T
+    agree(got.cast(dtypes.float32), Tensor(x @ y.T).cast(dtypes.bfloat16).cast(dtypes.float32).numpy())
+
+
+def test_matmul_by_a_transposed_matrix_with_more_around_it() -> None:
+    rng = np.random.default_rng(0)
+    x, w, r = (rng.standard_normal(s, np.float32) for s in ((33, 50), (70, 50), (33, 70)))
+    scale, bias = rng.standard_normal(70, np.float32), rng.standard_normal(70, np.float32)
+    whole = rng.integers(-128, 128, (70, 50)).astype(np.int8)
+    tx, tw, tr = Tensor(x), Tensor(w), Tensor(r)
+    wide = x.astype(np.float64)
+    agree(
+        (tx @ tw.T + Tensor(bias) + tr).relu(), np.maximum(wide @ w.T + bias + r, 0).astype(np.float32), tolerance=3e-5
+    )
+    agree((tx * 2 + 1) @ (tw - 1).T, ((wide * 2 + 1) @ (w - 1.0).T).astype(np.float32), tolerance=3e-5)
+    scale /= 128
+    dequantised = Tensor(whole).cast(dtypes.float32) * Tensor(scale).reshape(70, 1)
+    agree(tx @ dequantised.T, (wide @ (whole * scale[:, None]).T).astype(np.float32), tolerance=3e-5)
+    agree(tx @ tx.T, (wide @ x.T).astype(np.float32), tolerance=3e-5)
 
 
 FORMS: dict[str, tuple[tuple[int, ...], ...]] = {

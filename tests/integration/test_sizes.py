@@ -140,3 +140,25 @@ def test_writes_at_many_sizes(program: Callable[[Any, Any, int], None]) -> None:
         program(rows, LINE, n)
         agree(x.numpy(), rows, n)
         assert number < FIRST or GlobalCounters.compile_count == 0, n
+
+
+@pytest.mark.parametrize("large", [2**50, 2**41, 3 * 2**40 + 5, -(2**45)])
+def test_large_integers_are_themselves_at_every_size(large: int) -> None:
+    for n in (5, 6, 7, 8, 9, 50):
+        t, u = Tensor.zeros(n, dtype=dtypes.int64).realize(), Tensor.zeros(n, dtype=dtypes.int64).realize()
+        t[1:] = large
+        for i in range(n):
+            u[i] = large + i
+        assert t.tolist() == [0, *[large] * (n - 1)]
+        assert u.tolist() == [large + i for i in range(n)]
+        assert Tensor.full((n,), large).tolist() == [large] * n
+        assert (Tensor.arange(n) * large).tolist() == [i * large for i in range(n)]
+        assert Tensor(np.arange(n)).realize().pad([(1, 1)], value=large)[0].item() == large
+
+
+def test_functions_that_calculate_with_large_integers_are_right_at_every_size() -> None:
+    for n in (5, 6, 7, 8, 9, 50):
+        x = np.linspace(0, 1e30, n).astype(np.float32)
+        assert np.allclose(Tensor(x).sin().numpy(), np.sin(x.astype(np.float64)), atol=1e-6)
+        y = np.linspace(0.5, 3, n).astype(np.float32)
+        assert np.allclose((Tensor(y) ** Tensor(y)).numpy(), y**y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,16 +16,20 @@ STATEMENTS = (
     *("compute",) * 2, "read", "forget", "make", *("loop",) * 2, "assign", "reduce", "swap", "recurrence", "bits",
     "take", "lazy_index",
 )  # fmt: skip
+# Apart from the others, since the numbers of programs that were wrong once stand for programs of those.
+WITH_TURNS = (*STATEMENTS, *("turns",) * 8)
 DTYPES = (np.int32, np.int64, np.float32, np.uint8, np.int16)
 
 
 class Programs:
     """One program in the making: pairs of a tensor and the array that it must equal."""
 
+    statements: ClassVar[tuple[str, ...]] = STATEMENTS
+
     def __init__(self, rng: random.Random, steps: int = 14) -> None:
         self.rng = rng
         self.steps = steps
-        self.pairs: list[tuple[Tensor, np.ndarray[Any, Any]]] = []
+        self.pairs: list[tuple[Tensor, Any]] = []  # the other is an array, or what behaves as one
         self.log: list[str] = []
 
     def run(self) -> None:
@@ -50,15 +54,19 @@ class Programs:
         """A failure with the program that led to it."""
         return "\n".join([*self.log, what])
 
-    def pick(self) -> tuple[int, Tensor, np.ndarray[Any, Any]]:
+    def pick(self) -> tuple[int, Tensor, Any]:
         """A pair at random."""
         k = self.rng.randrange(len(self.pairs))
         return k, *self.pairs[k]
 
-    def keep(self, tensor: Tensor, array: np.ndarray[Any, Any], text: str) -> None:
+    def target(self) -> tuple[int, Tensor, Any]:
+        """A pair at random that may be written."""
+        return self.pick()
+
+    def keep(self, tensor: Tensor, array: Any, text: str) -> None:
         """Remember a pair."""
         self.log.append(f"p{len(self.pairs)} = {text}")
-        self.pairs.append((tensor, np.asarray(array)))
+        self.pairs.append((tensor, _array(array)))
 
     def make(self) -> None:
         """A new tensor."""
@@ -107,7 +115,7 @@ class Programs:
 
     def step(self) -> None:
         """One random statement."""
-        getattr(self, self.rng.choice(STATEMENTS))()
+        getattr(self, self.rng.choice(self.statements))()
 
     def view(self) -> None:
         """A view of something."""
@@ -122,13 +130,15 @@ class Programs:
             self.keep(tensor.permute(order), array.transpose(order), f"p{k}.permute({order})")
         elif what == 4 and array.ndim:
             axis = self.rng.randrange(array.ndim)
-            self.keep(tensor.flip(axis), np.flip(array, axis), f"p{k}.flip({axis})")
+            self.keep(
+                tensor.flip(axis), array[(slice(None),) * axis + (slice(None, None, -1), ...)], f"p{k}.flip({axis})"
+            )
         elif what == 5 and array.size:
             shape = self.rng.choice(((-1,), (1, -1), (-1, 1)))
             moved = array.reshape(shape)
             self.keep(tensor.reshape(*shape), moved, f"p{k}.reshape({shape})")
         elif what == 6 and array.ndim >= 2:
-            self.keep(tensor.diagonal(), _writable(np.diagonal(array)), f"p{k}.diagonal()")
+            self.keep(tensor.diagonal(), _writable(array.diagonal()), f"p{k}.diagonal()")
 
     def bits(self) -> None:
         """The same bytes as another dtype."""
@@ -158,7 +168,7 @@ class Programs:
 
     def write_number(self) -> None:
         """A number into a view."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         index = self.slices(array.shape)
         value = self.number(array)
         self.log.append(f"p{k}[{index}] = {value}")
@@ -167,7 +177,7 @@ class Programs:
 
     def write_value(self) -> None:
         """A value computed from something into a view."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         index = self.slices(array.shape)
         target = array[index] if index else array[...]
         for _ in range(4):
@@ -183,7 +193,7 @@ class Programs:
 
     def in_place(self) -> None:
         """An in-place operator on a view."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         index = self.slices(array.shape)
         value = self.rng.randint(0, 3)
         what = self.rng.randrange(3)
@@ -201,7 +211,7 @@ class Programs:
 
     def advanced(self) -> None:
         """A write at positions given as a list; the last of equals wins."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or not array.shape[0]:
             return
         count = self.rng.randint(1, 4)
@@ -214,7 +224,7 @@ class Programs:
 
     def lazy_index(self) -> None:
         """A write at positions that are themselves computed."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or not array.shape[0]:
             return
         n = array.shape[0]
@@ -234,7 +244,7 @@ class Programs:
 
     def mask(self) -> None:
         """A number where a condition holds."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim:
             return
         limit, value = self.rng.randint(0, 9), self.number(array)
@@ -244,7 +254,7 @@ class Programs:
 
     def overlap(self) -> None:
         """A copy of a tensor onto a shifted part of itself."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or array.shape[0] < 2:
             return
         what = self.rng.randrange(4)
@@ -267,7 +277,7 @@ class Programs:
         k, tensor, array = self.pick()
         add = self.number(array)
         made = (array * array.dtype.type(2) + array.dtype.type(add)).astype(array.dtype)
-        self.keep(tensor * 2 + add, made, f"p{k} * 2 + {add}")
+        self.keep(tensor * 2 + add, _row_major(made), f"p{k} * 2 + {add}")
 
     def reduce(self) -> None:
         """A sum that must stay what it is now."""
@@ -276,9 +286,9 @@ class Programs:
             return
         axis = self.rng.randrange(array.ndim)
         total = array.astype(np.int64).sum(axis) if array.dtype.kind in "iu" else array.sum(axis)
-        if array.dtype.kind == "f" and np.abs(array).sum() > 1e6:
+        if array.dtype.kind == "f" and np.abs(np.asarray(array)).sum() > 1e6:
             return
-        self.keep(tensor.sum(axis), np.asarray(total), f"p{k}.sum({axis})")
+        self.keep(tensor.sum(axis), _row_major(total), f"p{k}.sum({axis})")
 
     def read(self) -> None:
         """Look at a value in the middle."""
@@ -295,7 +305,7 @@ class Programs:
 
     def assign(self) -> None:
         """One tensor assigned to another of its shape."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         j, source, values = self.pick()
         if values.shape == array.shape:
             self.log.append(f"p{k}.assign(p{j})")
@@ -304,7 +314,7 @@ class Programs:
 
     def swap(self) -> None:
         """Two rows exchanged through views."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if not array.ndim or array.shape[0] < 2:
             return
         i, j = self.rng.sample(range(array.shape[0]), 2)
@@ -317,7 +327,7 @@ class Programs:
 
     def loop(self) -> None:
         """Elements written one by one."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if array.ndim not in (1, 2) or max(array.shape) > 100:  # numbers up to the extent must fit every dtype
             return
         what = self.rng.randrange(4)
@@ -354,7 +364,7 @@ class Programs:
 
     def recurrence(self) -> None:
         """Each element from the one before."""
-        k, tensor, array = self.pick()
+        k, tensor, array = self.target()
         if array.ndim != 1 or array.shape[0] < 2:
             return
         coin = self.rng.random() < 0.4
@@ -368,11 +378,125 @@ class Programs:
                     tensor[i] = tensor[i - 1] + 1
                     array[i] = array[i - 1] + array.dtype.type(1)
 
+    def turns(self) -> None:
+        """A loop whose turns make temporaries: rows exchanged, compared, copied, cut in parts."""
+        k, tensor, array = self.pick()
+        if not array.ndim or array.shape[0] < 3:
+            return
+        what, n = self.rng.randrange(7), array.shape[0]
+        order = [(i, i + 1) for i in range(n - 1)]
+        if self.rng.random() < 0.4:
+            order = [(self.rng.randrange(n), self.rng.randrange(n)) for _ in range(self.rng.randint(2, 12))]
+        self.log.append(f"turns {what} of p{k} over {order}")
+        kept: list[Tensor] = []
+        held: list[Any] = []
+        for i, j in order:
+            a, b = array[i].copy(), array[j].copy()
+            if what == 0:
+                row = tensor[i].clone()
+                tensor[i] = tensor[j]
+                tensor[j] = row
+            elif what == 1:
+                row = tensor[i] + 0
+                tensor[i] = tensor[j]
+                tensor[j] = row
+            elif what == 2:
+                first, second = tensor[i], tensor[j]
+                row = first.clone()
+                first.assign(second)
+                second.assign(row)
+            else:
+                low, high = tensor[i].minimum(tensor[j]), tensor[i].maximum(tensor[j])
+                a, b = np.maximum(a, b), np.minimum(a, b)
+                if what == 3:
+                    row = low.clone()
+                elif what == 4:
+                    row = low + high
+                    row -= high
+                elif what == 5:
+                    row = low.reshape(-1)[:].reshape(array.shape[1:])
+                else:
+                    row = low
+                if self.rng.random() < 0.1:
+                    kept.append(low)
+                    held.append(b)
+                tensor[i] = row
+                tensor[j] = high
+            array[i] = b
+            array[j] = a
+        for value, expected in zip(kept, held, strict=True):
+            self.keep(value, expected, "what a turn kept")
 
-def _writable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+
+class Turning(Programs):
+    """Programs whose loops make temporaries."""
+
+    statements = WITH_TURNS
+
+
+class Overwriting(Programs):
+    """Programs most of whose writes are overwritten: whole or in parts, with and without a reader between."""
+
+    statements = (
+        *("cover",) * 10, *("view",) * 2, "write_value", "write_number", "in_place", "overlap", "loop", "recurrence",
+        "compute", "compute", "reduce", "read", *("forget",) * 3, "lazy_index", "swap", "mask", "advanced", "bits",
+        "take",
+    )  # fmt: skip
+
+    def cover(self) -> None:
+        """All of a tensor, in parts: from itself, from something that only this write reads, or from something else."""
+        k, tensor, array = self.pick()
+        if not array.ndim or not array.shape[0]:
+            return
+        n = array.shape[0]
+        middle = self.rng.randint(0, n)
+        parts = self.rng.choice(
+            (
+                [slice(None)],
+                [slice(None, None, -1)],
+                [slice(0, middle), slice(middle, n)],
+                [slice(middle, n), slice(0, middle)],
+                [slice(0, n, 2), slice(1, n, 2)],
+                [slice(i, i + 1) for i in range(n)],
+                [*range(n)],
+                [slice(0, middle), slice(middle + 1, n)],
+            )
+        )
+        what, add = self.rng.randrange(4), self.number(array)
+        self.log.append(f"p{k}[part] = {('itself', 'a temporary', 'a number', 'a copy')[what]} + {add}, for {parts}")
+        number = array.dtype.type(add)
+        for part in parts:
+            if what == 0:
+                tensor[part] = tensor[part] * 2 + add
+                array[part] = array[part] * array.dtype.type(2) + number
+            elif what == 1:
+                temporary, copy = (tensor + 1)[part], (array + array.dtype.type(1))[part]
+                temporary[...] = temporary + add
+                tensor[part] = temporary
+                array[part] = copy + number
+            elif what == 2:
+                tensor[part] = add
+                array[part] = add
+            else:
+                tensor[part] = tensor[part].clone() + add
+                array[part] = array[part] + number
+
+
+def _writable(array: Any) -> Any:
     """NumPy's diagonal, made writable."""
-    array.flags.writeable = True
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = True
     return array
+
+
+def _row_major(array: Any) -> Any:
+    """A fresh array laid out as a tensor's is: NumPy keeps the order of a permuted operand, so reshapes would copy."""
+    return np.asarray(array, order="C") if isinstance(array, (np.ndarray, np.generic)) else array
+
+
+def _array(value: Any) -> Any:
+    """NumPy's scalar as an array."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

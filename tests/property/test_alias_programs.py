@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.property.alias_programs import Programs
+from tests.property.alias_programs import Overwriting, Programs, Turning
 
 # Programs that once came out wrong, by what was wrong.
 FOUND = {
@@ -23,14 +23,27 @@ FOUND = {
     800340: "words at distances that are no multiple of their size",
     15036: "a stale read among writes that depend on one another",
     15966802: "an element computed from a first version that reads what the same group writes",
+    35374762537: "NumPy's result in the order of a permuted operand, of which a reshape is no view",
     7100023: "words seen through an empty view",
 }
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_random_programs_equal_numpy(number: int) -> None:
     Programs(random.Random(number)).run()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**48))
+def test_random_programs_that_overwrite_what_they_wrote_equal_numpy(number: int) -> None:
+    Overwriting(random.Random(number), 24).run()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**48))
+def test_random_programs_whose_loops_make_temporaries_equal_numpy(number: int) -> None:
+    Turning(random.Random(number), 8).run()
 
 
 @pytest.mark.parametrize("number", FOUND)

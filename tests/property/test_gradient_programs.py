@@ -1,73 +1,45 @@
-"""Random programs of writes, with gradients, equal PyTorch."""
+"""Random programs of views and writes have the gradients that their slopes say, and PyTorch's where it takes them."""
 
 from __future__ import annotations
 
 import random
-from typing import Any
 
-import numpy as np
 import pytest
 
 from intaglio import Tensor
+from tests.property.gradient_programs import GradientPrograms
+from tests.property.traced import torch
+
+PROGRAMS = 800  # a third of all random programs, the others of which are those of test_alias_programs
+
+# Programs that once came out wrong, by what was wrong.
+FOUND = {
+    160: "a view that was taken inside no_grad had a gradient",
+    7087: "a write at positions of the bits of a tracked tensor",
+    21317: "a scatter in the body of a reversed loop",
+    62081759286125: "a tensor that was given its own detached value kept its gradient",
+}
 
 
-def write(a: Any, w: Any, choice: int, place: int) -> None:
-    """One statement that writes through a tensor of six numbers; `.clone()` is for PyTorch, which wants it."""
-    match choice:
-        case 0:
-            a[place : place + 2] = w[0, place : place + 2] * 3
-        case 1:
-            a[1:] += w[1, 1:]
-        case 2:
-            a *= 2
-        case 3:
-            for i in range(1, 6):
-                a[i] = a[i - 1].clone() * w[0, i] + 1
-        case 4:
-            for i in range(6):
-                a[i] = w[1, i] * i
-        case 5:
-            a[::2] = 0
-        case _:
-            a[:] = a.clone().flip(0)
+def check(number: int) -> GradientPrograms:
+    """Run the program of a number."""
+    program = GradientPrograms(random.Random(number))
+    try:
+        program.run()
+    except BaseException as error:
+        error.add_note(f"GradientPrograms of {number}: keep it in FOUND")
+        raise
+    return program
 
 
-def check(number: int) -> None:
-    """One program on both sides."""
-    torch = pytest.importorskip("torch")
-    choose = random.Random(number)
-    weights = np.random.default_rng(number).integers(-3, 4, (2, 6)).astype(np.float32)
-    ours, theirs = Tensor(weights, requires_grad=True), torch.tensor(weights, requires_grad=True)
-    pairs = [(Tensor.zeros(6), torch.zeros(6)), (ours * 1, theirs * 1)]
-    for _ in range(choose.randint(1, 8)):
-        mine, other = choose.choice(pairs)
-        what = choose.randrange(9)
-        if what == 7:
-            pairs.append((mine * 2 + 1, other.clone() * 2 + 1))
-        elif what == 8:
-            square, expected = mine * mine, other.clone() * other.clone()
-            pairs.append((square.sum(0), expected.sum(0)) if other.ndim == 2 else (square, expected))
-        else:
-            place = choose.randrange(5)
-            write(mine[1] if other.ndim == 2 else mine, ours, what, place)
-            write(other[1] if other.ndim == 2 else other, theirs, what, place)
-        if choose.random() < 0.2:
-            mine.numpy()
-    got, expected = Tensor([0.0]).sum(), torch.zeros(())
-    for mine, other in pairs:
-        got, expected = got + (mine * mine).sum(), expected + (other * other).sum()
-    if abs(expected.item()) > 1e7:
-        return  # too large for float32 to be compared
-    assert np.isclose(got.item(), expected.item(), rtol=1e-4), number
-    got.backward()
-    expected.backward()
-    assert ours.grad is not None
-    assert np.allclose(ours.grad.numpy(), theirs.grad.numpy(), rtol=1e-3, atol=1e-3), number
+def test_random_programs_have_the_gradients_of_their_slopes_and_of_pytorch(rng: random.Random) -> None:
+    programs = [check(rng.randrange(1 << 48)) for _ in range(PROGRAMS)]
+    assert torch is None or sum(program.compared for program in programs) > PROGRAMS / 4
 
 
-def test_random_programs_have_pytorchs_gradients(rng: random.Random) -> None:
-    for _ in range(150):
-        check(rng.randrange(1 << 48))
+@pytest.mark.parametrize("number", FOUND)
+def test_programs_that_were_wrong_once(number: int) -> None:
+    check(number)
 
 
 def test_a_read_between_two_rolled_writes_has_its_own_version() -> None:

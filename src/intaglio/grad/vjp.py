@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import GradError
 from intaglio.ir.node import Node, toposort
+from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
@@ -25,9 +24,6 @@ from intaglio.ops.movement import (
     shrink,
 )
 from intaglio.ops.reduce import Reduce, Scan, reduce, scan
-
-if TYPE_CHECKING:
-    from intaglio.ir.view import View
 
 Cotangents = list[Node | None]
 
@@ -242,3 +238,16 @@ def mask_of(view: View, size: int) -> Node:
     """Which elements of a storage a view covers: bool, flat."""
     ones = expand(const(view.dtype, 1), view.shape)
     return ops.ne(spread(view, ones, size), const(view.dtype, 0))
+
+
+def touched(view: View, indices: tuple[Node, ...], ct: Node) -> Node:
+    """Which elements of a flat cotangent a write of other elements, at computed positions or at all, has bytes of."""
+    inside = expand(const(dtypes.bool, True), view.shape)
+    if indices:
+        values = expand(const(dtypes.bool, True), indices[0].shape + view.shape[len(indices) :])
+        inside = put("set", expand(const(dtypes.bool, False), view.shape), values, *indices)
+    item, own = view.dtype.itemsize, ct.dtype.itemsize
+    rows = View(dtypes.uint8, (*view.shape, item), (*view.strides, 1), view.offset)
+    wide = expand(reshape(ops.cast(inside, dtypes.uint8), (*view.shape, 1)), rows.shape)
+    found = reduce("max", reshape(spread(rows, wide, ct.size * own), (ct.size, own)), (1,))
+    return ops.ne(found, const(dtypes.uint8, 0))

@@ -140,6 +140,8 @@ class _Machine:
                 return _spread(self.value(node.src[0]), node.shape)
             case "across":
                 return self.across(node, _field(op, "kind"))
+            case "interleave":
+                return self.interleave(node, second=_field(op, "second"))
             case _:
                 return self.elementwise(node)
 
@@ -173,6 +175,14 @@ class _Machine:
             half = len(lanes) // 2
             lanes = [_combine(kind, node.dtype, a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
         return lanes[0]
+
+    def interleave(self, node: Node, *, second: bool) -> Value:
+        """Lanes of halves of two vectors in turn."""
+        first = node.shape[0] // 2 * second
+        x, y = (_spread(self.value(s), node.shape) for s in node.src)
+        if not isinstance(x, list) or not isinstance(y, list):
+            raise InternalError("interpret: scalars interleaved")
+        return [lanes[first + k] for k in range(node.shape[0] // 2) for lanes in (x, y)]
 
     def address(self, pointer: Node) -> int:
         """Where a parameter or scratch memory begins."""

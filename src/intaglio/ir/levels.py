@@ -63,6 +63,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "scan": (_T, _K),
     "fold": (_P,),
     "across": (_I,),
+    "interleave": (_I,),
     "range": (_T, _K, _P),
     "load": (_P, _I),
     "assign": (_T,),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 from intaglio.core.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from intaglio.core.dtypes import DType
     from intaglio.ir.view import View
@@ -96,24 +96,52 @@ class _Entry(weakref.ref[Node]):
     """A weak entry of the intern table that knows its key."""
 
     __slots__ = ("key",)
-    key: tuple[Op, tuple[Node, ...]]
+    key: Hashable
 
 
-_table: Final[dict[tuple[Op, tuple[Node, ...]], _Entry]] = {}
+_table: Final[dict[Hashable, _Entry]] = {}
 _dead: Final[deque[_Entry]] = deque()
 _bury: Final[Callable[[_Entry], None]] = _dead.append  # a finalizer only pushes to a queue
 
 
 def make(op: Op, *src: Node) -> Node:
-    """The node of `op` over `src`: the living one if there is one, else a new one whose inputs are checked."""
+    """The node of `op` over `src`: the living one if there is one, else a new one whose inputs are checked.
+
+    Inputs are known by where they are: while a node lives its inputs do, and no others are at their places. So the
+    table keeps nothing alive, and what only refers to itself can be collected.
+    """
     if _dead:
         drain()
-    key = (op, src)
+    match len(src):
+        case 2:
+            first, second = src
+            key = (op, id(first), id(second))
+        case 1:
+            key = (op, id(src[0]))
+        case _:
+            key = (op, *map(id, src))
     entry = _table.get(key)
     if entry is not None:
         found = entry()
         if found is not None:
             return found
+    return _add(key, op, src)
+
+
+def make_under(key: Hashable, op: Op) -> Node:
+    """The node of an op without inputs that is found by another key, since the op keeps alive what the table must not.
+
+    The key is that of no other node for as long as this one lives.
+    """
+    if _dead:
+        drain()
+    entry = _table.get(key)
+    found = entry() if entry is not None else None
+    return found if found is not None else _add(key, op, ())
+
+
+def _add(key: Hashable, op: Op, src: tuple[Node, ...]) -> Node:
+    """A new node, or one that another thread has made in the meantime."""
     node = Node.__new__(Node)
     node.op = op
     node.src = src
@@ -131,7 +159,7 @@ def make(op: Op, *src: Node) -> Node:
 
 
 def drain() -> None:
-    """Forget dead nodes, one at a time: dropping a key may kill its inputs, which queue in turn (no recursion)."""
+    """Forget dead nodes."""
     while _dead:
         try:
             entry = _dead.popleft()

@@ -146,6 +146,11 @@ class _Code:
                 if len(lanes) != 1 or lanes[0] & (lanes[0] - 1):
                     self.fail(node, f"across takes a vector of 2 ** k lanes, not shape {lanes}")
                 self.define(node)
+            case "interleave":
+                x, y = node.src
+                if x.shape != y.shape or x.dtype is not y.dtype or len(x.shape) != 1 or x.shape[0] % 2:
+                    self.fail(node, f"interleave takes two vectors of 2 * k lanes, not {x.shape} and {y.shape}")
+                self.define(node)
             case _:
                 self.define(node)
 

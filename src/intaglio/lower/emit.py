@@ -220,15 +220,19 @@ class Emitter:
 
     def emit(self, root: Node, instance: Instance) -> Node:
         """Have a value computed for one instance; gives it."""
+        return self.emit_all(root, [instance])[0]
+
+    def emit_all(self, root: Node, instances: list[Instance]) -> list[Node]:
+        """Have a value computed for several instances, step by step: so that none waits for all of another."""
         roots = (root,)
         order = self._orders.get(roots)
         if order is None:
             self.mask(root)  # of all nodes below at once
             order = self._orders[roots] = toposort(roots, enter=lambda n: not isinstance(n.op, (Fold, Load)))
-        value = root
+        values = [root] * len(instances)
         for node in order:
-            value = self._one(node, instance)
-        return value
+            values = [self._one(node, instance) for instance in instances]
+        return values
 
     def _known(self, node: Node, instance: Instance) -> Node:
         """A value that has been computed."""
@@ -271,12 +275,12 @@ class Emitter:
     def _range(self, r: Node, instance: Instance) -> Node:
         """The value of a range: a counter, or a vector of neighbours."""
         binding = self.bound[r]
-        base = self._base(binding, instance.get(r, 0))
+        base = self.first(binding, instance.get(r, 0))
         if not binding.lanes:
             return base
         return self.put(binding.frame, add(base, iota(binding.lanes)))
 
-    def _base(self, binding: Binding, n: int) -> Node:
+    def first(self, binding: Binding, n: int) -> Node:
         """The first element of an instance."""
         if not n:
             return binding.base

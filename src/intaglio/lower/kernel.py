@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
+from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
+from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
-from intaglio.lower.product import Product, row_range
+from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
-from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
+from intaglio.lower.slabs import Slabs, is_slabbed
+from intaglio.lower.stream import Stream, streamed
+from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
-from intaglio.ops.memory import Load, Local, Param, Window, load
-from intaglio.ops.movement import expand
+from intaglio.ops.memory import Const, Load, Local, Param, Window, load
+from intaglio.ops.movement import Reshape, expand
 from intaglio.ops.reduce import Fold, Scan
 from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
@@ -37,7 +43,9 @@ HEAVY: Final = 12  # operations from which a value is kept in scratch and not co
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
-LONG: Final = 60  # nodes from which an expression is computed for one vector at a time
+LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
+LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
+MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
 EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 
 
@@ -286,12 +294,12 @@ class _Kernel:
         return pointer, place
 
     def _stores(self, group: list[Node], *, split: bool) -> None:
-        """Stores of one shape as one nest, adjacent axes merged where no division stays behind."""
+        """Stores of one shape as one nest: adjacent axes merged, or cut as they were, so that no division stays."""
         shape = group[0].src[0].shape
         merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
         least = self.index.least
         best: tuple[list[Place], list[Node]] | None = None
-        for extents in merged:
+        for extents in [*merged, *([] if self.index.sized else _cut_as_they_were(group))]:
             self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
@@ -301,9 +309,11 @@ class _Kernel:
             for node in group:
                 pointer, index = self._target(node.src[0], indices, scalar)
                 places.append(Place(pointer, index, self._decomposed(scalar.at(node.src[1], indices))))
-            best = places, own
             roots = [p.index for p in places] + [p.value for p in places]
-            if extents is merged[-1] or not any(has_division(roots, r) for r in own):
+            whole = not any(has_division(roots, r) for r in own)
+            if whole or best is None or extents is merged[-1]:
+                best = places, own
+            if whole:
                 break
         assert best is not None
         if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
@@ -354,7 +364,7 @@ class _Kernel:
 
     def _decomposed(self, root: Node) -> Node:
         """An expression by primitive ops, its reductions over as few ranges as can be."""
-        (simple,) = rewrite([decompose(root)], EXACT)
+        (simple,) = rewrite([decompose(root, in_parts=self.index.sized)], EXACT)
         return merge_folds(simple, self.index)
 
     def _steps(self, index: Node, r: Node) -> int:
@@ -369,11 +379,24 @@ class _Kernel:
             return
         v = self._vector_range(places, ranges)
         row: Node | None = None
-        if v is not None and len(places) == 1 and not self.index.sized:
+        alone = len(places) == 1 and not self.index.sized
+        if v is None and alone and self.target.vector_bytes:
+            v = turned_column(self.loops, places[0].value, places[0].index, ranges)
+        if v is not None and alone:
             row = row_range(self.loops, places[0].value, ranges, v)
+        if v is not None and row is not None and is_slabbed(self.loops, places[0], row, v):
+            sheets = [r for r in ranges if r is not row and r is not v]
+            Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
+            return
         if v is not None and row is not None:
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
+        fold = streamed(self.loops, places[0], v) if v is not None and alone else None
+        if v is not None and fold is not None:
+            outer = [r for r in ranges if r is not v]
+            Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
+            return
+        dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
             places = self._keep_rows(places, v)
         extents = {r: self.index.affine(r.src[0])[0] for r in ranges}
@@ -382,12 +405,16 @@ class _Kernel:
             work *= extents[r]
         inner = sum(_fold_size(p.value, self.index) for p in places)
         work *= max(1, inner)
+        if dots is not None:
+            sheets = [r for r in ranges if r not in dots]
+            Dots(self.loops, places[0], *dots).run(sheets, work, split=split)
+            return
         outer = [r for r in ranges if r is not v]
 
         def finish(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                for place in places:
-                    self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, instance), instance)
+            for place in places:
+                for instance, value in zip(instances, self.emitter.emit_all(place.value, instances), strict=True):
+                    self.emitter.store(place.pointer, place.index, value, instance)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -543,7 +570,9 @@ class _Kernel:
         far = work * places[0].value.dtype.itemsize > 2 * self.target.level2
         if rows and far and size < SHORT and len(places) == 1:
             return self.target.vector_registers // 2
-        return UNROLL if size < LONG else 1
+        if size < LONG:
+            return UNROLL
+        return 2 * UNROLL if size < LONGEST and work >= MANY else 1  # steps of one vector wait for each other
 
     # -- choices
 
@@ -562,6 +591,7 @@ class _Kernel:
                 step = self._steps(p.index, r)
                 score += 4 if step == 1 else -6
                 bit = self.emitter.bit(r)
+                often = {n for f in walk((p.value,)) if isinstance(f.op, Fold) for n in walk(f.src)}
                 for n in walk((p.value,)):
                     if isinstance(n.op, Load):
                         place = n.src[1]
@@ -569,7 +599,7 @@ class _Kernel:
                             continue
                         step = self._steps(place, r)
                         nested = any(isinstance(s.op, Load) for s in walk((place,)))
-                        weight = 4 if any(isinstance(f.op, Fold) for f in walk((p.value,))) else 1
+                        weight = 8 if n in often else 1
                         score += weight if step == 1 else -2 * weight if not nested else 0
             if best is None or score >= best[0]:
                 best = score, r
@@ -578,10 +608,14 @@ class _Kernel:
         return best[1]
 
 
-def decompose(root: Node) -> Node:
+def decompose(root: Node, *, in_parts: bool = False) -> Node:
     """An expression with every op that is not primitive replaced by its decomposition, until none is left.
 
     Double precision keeps its functions: the library has them.
+
+    Args:
+        in_parts: Whether large integers of decompositions are put together from halves, so that none is taken for
+            one that depends on the nominal size.
     """
     done: dict[Node, Node] = {}
     forms: dict[Node, Node] = {}
@@ -601,12 +635,50 @@ def decompose(root: Node) -> Node:
         made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
         op = made.op
         if isinstance(op, Elementwise) and not op.primitive and made.dtype is not dtypes.float64:
-            forms[node] = op.decompose(*made.src)
+            form = op.decompose(*made.src)
+            forms[node] = _in_parts(form, made.src) if in_parts else form
             done.update((s, s) for s in made.src)
             stack.append(forms[node])
         else:
             done[node] = made
     return done[root]
+
+
+def _cut_as_they_were(group: list[Node]) -> list[tuple[int, ...]]:
+    """The extents of a shape, cut where the axes that reshapes merged into it were: none where that gives no axes."""
+    shape = group[0].src[0].shape
+    size = math.prod(shape)
+    ends = {*_ends(shape)}
+    for node in walk(store.src[1] for store in group):
+        if isinstance(node.op, Reshape) and node.size == size:
+            ends.update(_ends(node.src[0].shape))
+    if not size or len(ends) == len({*_ends(shape)}):
+        return []
+    order = sorted(ends)
+    if any(b % a for a, b in itertools.pairwise(order)):
+        return []
+    return [tuple(b // a for a, b in reversed(list(itertools.pairwise(order))))]
+
+
+def _ends(shape: tuple[int, ...]) -> list[int]:
+    """How many elements the last axes of a shape have together: none of them, one, two, and so on."""
+    return list(itertools.accumulate(reversed(shape), operator.mul, initial=1))
+
+
+def _in_parts(form: Node, operands: tuple[Node, ...]) -> Node:
+    """A decomposition whose integers are all less than those that depend on the size."""
+    large = [n for n in toposort((form,), enter=lambda n: n not in operands) if _is_large(n)]
+    made: dict[Node, Node] = {}
+    for node in large:
+        assert isinstance(node.op, Const)
+        high, low = divmod(int(node.op.value), 1 << 32)
+        made[node] = or_(shl(number(high), number(32)), number(low))
+    return substitute((form,), made)[0]
+
+
+def _is_large(node: Node) -> bool:
+    """Whether a node is an integer that might be taken for one that depends on the nominal size."""
+    return isinstance(node.op, Const) and node.dtype is dtypes.int64 and abs(int(node.op.value)) >= REACH
 
 
 def _group(window: Node) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,7 @@ from intaglio.ir.node import Node, make, substitute, toposort, walk
 from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
+from intaglio.lower.turn import transposed, turned_range
 from intaglio.ops.elementwise import Elementwise, Mul, add, eq, lt, minimum
 from intaglio.ops.loop import STORE, Chunk, Range
 from intaglio.ops.memory import Local, load
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 SHARED: Final = 32 * CHUNK  # multiplications from which threads share a product
 PACKED_ROWS: Final = 96  # rows from which a copy of the columns pays, if a cache holds them
 FAR_ROWS: Final = 7  # rows from which it pays if none does
+TURNED_ROWS: Final = 16  # rows from which it pays if the columns lie apart: `schedule/fuse.py` asks for no copy then
 PACK: Final = 1 << 19  # bytes of packed columns at most: they lie on the stack
 HEAVY: Final = 12  # operations from which what is made of a product is computed apart
 WIDEST: Final = 8  # vectors of a tile's row at most
@@ -43,6 +46,21 @@ def row_range(loops: Loops, value: Node, ranges: list[Node], column: Node) -> No
                 own = [tuple(bool(emitter.mask(s) & bit) for bit in both) for s in n.src[0].src]
                 if sorted(own) == [(False, True), (True, False)]:
                     return r
+    return None
+
+
+def turned_column(loops: Loops, value: Node, pointer_index: Node, ranges: list[Node]) -> Node | None:
+    """The column range of a product whose columns lie apart, but are stored as neighbours and can be turned."""
+    emitter = loops.emitter
+    _, terms = emitter.index.affine(pointer_index)
+    for column in reversed(ranges):
+        row = row_range(loops, value, ranges, column) if terms.get(column) == 1 else None
+        if row is not None and loops.extent(row) >= TURNED_ROWS:
+            folds = [n for n in walk((value,)) if isinstance(n.op, Fold)]
+            depth = math.prod(loops.extent(r) for r in folds[0].src[1:])
+            fits = len(folds) == 1 and 2 * loops.emitter.target.vector_bytes * depth <= PACK
+            if fits and turned_range(emitter, folds[0].src[0], column, list(folds[0].src[1:])) is not None:
+                return column
     return None
 
 
@@ -65,6 +83,17 @@ def tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Turn:
+    """How columns that lie apart are copied: as vectors along one range, by lines across them."""
+
+    along: Node  # the range along which the factor is read
+    line: Node  # the same, by single steps: where turned vectors are stored
+    column: Node  # the columns, by single steps
+    factor: Node
+    index: Node
+
+
+@dataclass(frozen=True, slots=True)
 class _Pack:
     """Columns copied into scratch: what is copied, along which ranges, and where to."""
 
@@ -73,6 +102,7 @@ class _Pack:
     scratch: Node
     index: Node
     columns: int
+    turn: _Turn | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +150,11 @@ class Product:
     def run(self, ranges: list[Node], *, split: bool) -> None:
         """Write the loops; `split`: the kernel is this product alone."""
         others = [r for r in ranges if r is not self.row and r is not self.column]
-        wide = [r for r in others if not self._rows_know(r)]
+        along = self._turned()
+        wide = [r for r in others if along is None and not self._rows_know(r)]
         sheets = [r for r in others if r not in wide]
-        if split and not wide:
-            self.pack = self._packed(sheets)
+        if along is not None or (split and not wide):
+            self.pack = self._packed(sheets, along)
         if self.pack is not None:
             value = substitute((self.place.value,), {self.pack.factor: load(self.pack.scratch, self.pack.index)})[0]
             self.place = Place(self.place.pointer, self.place.index, value)
@@ -162,20 +193,33 @@ class Product:
         factors = [s for fold in self.folds for s in fold.src[0].src]
         return any(emitter.mask(s) & row and emitter.mask(s) & bit for s in factors)
 
-    def _packed(self, sheets: list[Node]) -> _Pack | None:
-        """Columns in scratch, if they are many for the second cache and used by many rows."""
+    def _column_factor(self) -> Node:
+        """The factor that knows the columns, of the only fold."""
+        (fold,) = self.folds
+        (factor,) = (s for s in fold.src[0].src if self.emitter.mask(s) & self.emitter.bit(self.column))
+        return factor
+
+    def _turned(self) -> Node | None:
+        """The range along which columns that lie apart are read, if they are turned in registers."""
+        if len(self.folds) != 1 or self.height < TURNED_ROWS:
+            return None
+        return turned_range(self.emitter, self._column_factor(), self.column, list(self.folds[0].src[1:]))
+
+    def _packed(self, sheets: list[Node], along: Node | None) -> _Pack | None:
+        """Columns in scratch, if they lie apart, or if they are many for the second cache and used by many rows."""
         if len(self.folds) != 1:
             return None
         (fold,) = self.folds
-        column = self.emitter.bit(self.column)
-        (factor,) = (s for s in fold.src[0].src if self.emitter.mask(s) & column)
+        factor = self._column_factor()
         line = self.depth * factor.dtype.itemsize
         total = self.width * line
         for r in sheets:
             total *= self.loops.extent(r)
         rows = FAR_ROWS if self.width * line > 2 * self.target.level2 else PACKED_ROWS
         near = total <= self.target.level2 // 4
-        if near or self.height < rows or self.width <= self.panel or self.panel * line > PACK:
+        if along is None and (near or self.height < rows or self.width <= self.panel):
+            return None
+        if self.panel * line > PACK:
             return None
         columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
         share = max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))  # for threads to share
@@ -186,7 +230,18 @@ class Product:
         for r in reversed(fold.src[1:]):
             parts.append((r, step))
             step *= self.loops.extent(r)
-        return _Pack(factor, list(fold.src[1:]), scratch, self.emitter.index.sum(parts), columns)
+        index = self.emitter.index.sum(parts)
+        turn = self._turn(along, factor, index) if along is not None else None
+        return _Pack(factor, list(fold.src[1:]), scratch, index, columns, turn)
+
+    def _turn(self, along: Node, factor: Node, index: Node) -> _Turn:
+        """The copy of columns that lie apart."""
+        column, line = self._range(self.column), self._range(along)
+        (read,) = substitute((factor,), {self.column: column})
+        _, terms = self.emitter.index.affine(index)
+        moved = {self.column: column, along: line}
+        place = self.emitter.index.sum([(moved.get(term, term), step) for term, step in terms.items()])
+        return _Turn(along, line, column, read, place)
 
     def _epilogue(self) -> _Epilogue | None:
         """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""
@@ -234,7 +289,13 @@ class Product:
         start, end = self.column_chunk or (number(0), number(self.width))
         stop = emitter.put(level, minimum(end, number(self.whole_columns)))
 
+        turn = pack.turn
+        around = pack.ranges if turn is None else [r for r in pack.ranges if r is not turn.along]
+
         def copy(instances: list[Instance], _: int) -> None:
+            if turn is not None:
+                self._turn_in(turn, instances)
+                return
             for instance in instances:
                 emitter.store(pack.scratch, pack.index, emitter.emit(pack.factor, instance), instance)
 
@@ -245,7 +306,7 @@ class Product:
                 panels(self._in_panel(copy))
                 return carried
 
-            self.loops.nest(pack.ranges, copies)
+            self.loops.nest(around, copies)
             self._rows(lambda tile: panels(self._in_panel(tile)))
 
         def block(counter: Node, carried: list[Node]) -> list[Node]:
@@ -263,6 +324,38 @@ class Product:
         emitter.loop(start, stop, pack.columns, (), block, lambda f, c: (self.block, Binding(f, c)))
         if self.whole_columns < self.width:
             emitter.when(emitter.put(level, lt(number(self.whole_columns), end)), rest)
+
+    def _turn_in(self, turn: _Turn, instances: list[Instance]) -> None:
+        """Copy the columns of one panel that lie apart: as many as there are lanes at once."""
+        emitter, lanes = self.emitter, self.lanes
+        binding = emitter.bound[self.column]
+        last = None if binding.bound is None else self.width - self.whole_columns
+        for u in range(len(instances)):
+            count = lanes if last is None else min(lanes, last - u * lanes)
+            first = emitter.first(binding, u)
+
+            def run(_: Node, carried: list[Node], count: int = count) -> list[Node]:
+                self.loops.vectors(turn.along, lanes, 1, lambda _, __: self._turn_block(turn, count))
+                return carried
+
+            emitter.loop(first, first, lanes, (), run, lambda f, c, n=count: (turn.column, Binding(f, c, n)), once=True)
+
+    def _turn_block(self, turn: _Turn, count: int) -> None:
+        """A vector of each of some columns, turned and stored line by line."""
+        assert self.pack is not None
+        emitter = self.emitter
+        level = len(emitter.frames) - 1
+        binding = emitter.bound[turn.along]
+        extent = self.loops.extent(turn.along)
+        lines = self.lanes if binding.bound is None else extent % self.lanes
+        read = [emitter.emit(turn.factor, {turn.column: c}) for c in range(count)]
+        read += read[-1:] * (self.lanes - count)
+        emitter.bit(turn.line)
+        emitter.bound[turn.line] = Binding(binding.frame, binding.base, lines)
+        for k, vector in enumerate(transposed(emitter, level, read)[:lines]):
+            place, _ = emitter.address(turn.index, {turn.line: k})
+            emitter.effect(make(STORE, self.pack.scratch, place, vector))
+        del emitter.bound[turn.line]
 
     def _columns(self, wide: list[Node], tile: Body) -> None:
         """A tile over all columns where they lie."""

@@ -160,6 +160,18 @@ class Final(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Interleave(Op):
+    """Lanes of two vectors in turn: those of their first halves, or (`second`) of their second ones. src: (x, y)."""
+
+    second: bool
+    name: ClassVar[str] = "interleave"
+
+    def infer(self, x: Node, y: Node) -> Result:
+        """As either."""
+        return x.dtype, x.shape
+
+
+@dataclass(frozen=True, slots=True)
 class If(Statement):
     """The start of instructions that run only where a scalar bool holds. src: (condition,)."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, Result, make
+from intaglio.ir.node import Node, Op, Result, make, make_under
 
 if TYPE_CHECKING:
     from intaglio.ir.view import View
@@ -233,6 +233,15 @@ def buffer(ref: BufferRef) -> Node:
 def window(view: View, value: Node, offset: Node | None = None) -> Node:
     """The elements that `view` selects from the bytes of `value`."""
     return make(Window(view), value) if offset is None else make(Window(view), value, offset)
+
+
+def read(storage: object, view: View, stamp: int) -> Node:
+    """The value of a view of a storage as of a moment.
+
+    It is found by where the storage is, so that the table of nodes keeps no storage alive: a pending write of a storage
+    may read it, and nobody else need hold either.
+    """
+    return make_under((Read, id(storage), view, stamp), Read(storage, view, stamp))
 
 
 def take(x: Node, *indices: Node) -> Node:

@@ -1,6 +1,7 @@
 """Transcendental functions by primitive ops: range reduction and polynomials in float32, the C library in float64.
 
 Coefficients are minimax fits on the reduced ranges. Errors: exp 0.9 ulp, log 0.9, sin and cos 1.5, tanh 1.8, erf 1.0.
+Powers and logarithms to base 2 are worked out in float64 by series, and rounded once: 0.501 ulp.
 Functions with no float32 form of their own are computed in float64 and rounded once.
 """
 
@@ -13,6 +14,7 @@ from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, Op, make
 from intaglio.ops.elementwise import (
     ABS,
+    TRUNC,
     Elementwise,
     add,
     and_,
@@ -23,12 +25,14 @@ from intaglio.ops.elementwise import (
     div,
     eq,
     fma,
+    ge,
     gt,
     lt,
     maximum,
     mul,
     ne,
     neg,
+    not_,
     or_,
     round_,
     shl,
@@ -40,10 +44,11 @@ from intaglio.ops.elementwise import (
 from intaglio.ops.memory import const
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 f32: Final = dtypes.float32
 i32: Final = dtypes.int32
+i64: Final = dtypes.int64
 f64: Final = dtypes.float64
 
 
@@ -153,6 +158,66 @@ def log(x: Node) -> Node:
     return _log_edges(x, fma(e, number(0.693147182), _log_near_one(m)))
 
 
+def double(value: float) -> Node:
+    """A float64 constant."""
+    return const(f64, value)
+
+
+def _series(coefficients: Sequence[float], x: Node) -> Node:
+    """A float64 polynomial, highest power first."""
+    total = double(coefficients[0])
+    for c in coefficients[1:]:
+        total = fma(total, x, double(c))
+    return total
+
+
+TWO_THIRDS: Final = 0x3FE5555555555555  # the bits of 2 / 3
+LOG2_TERMS: Final = [2 / math.log(2) / (2 * k + 1) for k in range(7, -1, -1)]
+EXP2_TERMS: Final = [math.log(2) ** k / math.factorial(k) for k in range(9, -1, -1)]
+
+
+def _log2_of_float32(x: Node) -> Node:
+    """The logarithm to base 2 of a float32 that is not negative, in float64, to a relative error of 1e-12.
+
+    x = m 2**e with m in [2/3, 4/3), and log m = 2 artanh((m - 1) / (m + 1)), whose argument is at most a fifth.
+    """
+    bits = bitcast(cast(x, f64), i64)
+    e = and_(sub(bits, const(i64, TWO_THIRDS)), const(i64, -1 << 52))
+    m = bitcast(sub(bits, e), f64)
+    s = div(sub(m, double(1)), add(m, double(1)))
+    found = fma(_series(LOG2_TERMS, mul(s, s)), s, cast(cast(shr(e, const(i64, 52)), i32), f64))
+    found = where(eq(x, number(0.0)), double(-math.inf), found)
+    return where(lt(x, number(math.inf)), found, double(math.inf))
+
+
+def _exp2_to_float32(x: Node) -> Node:
+    """2 ** x of a float64 in float32, rounded once."""
+    a = where(gt(x, double(130)), double(130), where(lt(x, double(-160)), double(-160), x))
+    j = round_(a)
+    p = _series(EXP2_TERMS, sub(a, j))
+    return cast(bitcast(add(bitcast(p, i64), shl(cast(cast(j, i32), i64), const(i64, 52))), f64), f32)
+
+
+def log2(x: Node) -> Node:
+    """The logarithm to base 2."""
+    found = cast(_log2_of_float32(where(lt(x, number(0.0)), number(1.0), x)), f32)
+    return where(lt(x, number(0.0)), number(math.nan), where(ne(x, x), x, found))
+
+
+def power(x: Node, y: Node) -> Node:
+    """x ** y with C's edges, as 2 ** (y log2 |x|)."""
+    size, one = make(ABS, x), number(1.0)
+    logarithm = _log2_of_float32(where(ne(x, x), one, size))
+    result = _exp2_to_float32(where(eq(size, one), double(0), mul(cast(y, f64), logarithm)))
+    half = mul(y, number(0.5))
+    is_whole, is_even = eq(make(TRUNC, y), y), eq(make(TRUNC, half), half)  # so are infinities
+    result = where(and_(is_whole, not_(is_even)), copysign(result, x), result)
+    is_real = or_(is_whole, or_(ge(x, number(0.0)), eq(size, number(math.inf))))
+    result = where(is_real, result, number(math.nan))
+    result = where(or_(ne(x, x), ne(y, y)), add(x, y), result)
+    return where(or_(eq(y, number(0.0)), eq(x, one)), one, result)
+
+
 def _words_of_two_over_pi(count: int) -> tuple[int, ...]:
     """The first 64-bit words of the binary fraction 2 / pi, by Machin's formula for pi in whole numbers."""
     digits = 64 * count + 64
@@ -172,7 +237,6 @@ def _words_of_two_over_pi(count: int) -> tuple[int, ...]:
 
 
 WORDS: Final = _words_of_two_over_pi(5)
-i64: Final = dtypes.int64
 LARGE: Final = 2.0**28  # from where two words of pi are too few
 
 
@@ -279,7 +343,7 @@ def _single(kind: type[Elementwise]) -> Elementwise:
 
 
 _FORMS: Final[dict[str, Callable[..., Node]]] = {
-    "exp": exp, "exp2": exp2, "log": log, "sin": sin, "cos": cos, "tanh": tanh, "erf": erf,
+    "exp": exp, "exp2": exp2, "log": log, "log2": log2, "pow": power, "sin": sin, "cos": cos, "tanh": tanh, "erf": erf,
 }  # fmt: skip
 
 

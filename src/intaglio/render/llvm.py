@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
 from intaglio.ops.reduce import Across
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from intaglio.core.target import Target
     from intaglio.ir.node import Node
 
@@ -244,6 +246,8 @@ class _Writer:
                 self.leaf(node)
             case Across(kind=kind):
                 self.define(node, self.across(node, kind))
+            case Interleave(second=second):
+                self.define(node, self.interleave(node, second=second))
             case Expand(to=to):
                 self.define(node, self.value(node.src[0], to))
             case Elementwise():
@@ -402,6 +406,15 @@ class _Writer:
             name = self.combine(kind, vector.dtype, (half,), low, high)
             lanes = half
         return self.fresh(f"extractelement {self.type(vector.dtype, (1,))} {name}, i32 0")
+
+    def interleave(self, node: Node, *, second: bool) -> str:
+        """Lanes of halves of two vectors in turn."""
+        x, y = node.src
+        (lanes,) = node.shape
+        full = self.type(node.dtype, node.shape)
+        first = lanes // 2 * second
+        places = _places([first + k + side for k in range(lanes // 2) for side in (0, lanes)])
+        return self.fresh(f"shufflevector {full} {self.value(x)}, {full} {self.value(y)}, {places}")
 
     def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
         """Two values of a reduction taken together."""
@@ -773,6 +786,6 @@ class _Writer:
         return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
 
 
-def _places(places: range) -> str:
+def _places(places: Sequence[int]) -> str:
     """The mask of a shuffle."""
     return f"<{len(places)} x i32> <{', '.join(f'i32 {k}' for k in places)}>"

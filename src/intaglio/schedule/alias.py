@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from intaglio.ir.node import Node, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Elementwise
-from intaglio.ops.memory import Buffer, BufferRef, Window, buffer, window
+from intaglio.ops.memory import Buffer, BufferRef, buffer, window
+from intaglio.schedule.followers import Followers
 from intaglio.schedule.program import Program, ReadAt, Repeat, Statement, Write
+from intaglio.schedule.writers import NEVER, Writers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-NEVER: Final = 1 << 60
 SPARE: Final = 8  # a write that leaves at most one byte in so many untouched may go to a new buffer
 SMALL: Final = 1 << 14  # bytes of a buffer up to which a copy of the rest costs less than a kernel of its own
 
@@ -34,24 +35,35 @@ def order(program: Program) -> Ordered:
     return _Order(program).run()
 
 
+class _Window(NamedTuple):
+    """From when on, and until before which statement, all that a value reads is what it should be."""
+
+    ready: int
+    deadline: int
+    device: str | None  # of a buffer that it reads
+
+
 class _Order:
     """The state of one ordering."""
 
     def __init__(self, program: Program) -> None:
         self.program: Final = program
-        self.writers: Final[dict[BufferRef, list[tuple[int, View | None]]]] = {}
+        self.writers: Final[dict[BufferRef, Writers]] = {}
+        self.windows: Final[dict[Node, _Window]] = {}
         self.before: Final[dict[int, list[Write]]] = {}  # statements to run just before a number
-        self.temps: Final[dict[Node, tuple[BufferRef, int]]] = {}  # a value computed early, and from when it is there
+        self.temps: Final[dict[Node, Node]] = {}  # a value computed early -> its buffer
+        self.forms: Final[dict[Node, Node]] = {}  # a value that was stale somewhere -> what it was made there
         self.fresh: Final[set[BufferRef]] = set(program.fresh)
-        self.renamed: Final[dict[BufferRef, BufferRef]] = {}
-        self.placed: Final[dict[int, int]] = {}
+        self.renamed: Final[dict[BufferRef, BufferRef]] = {}  # a buffer of the program -> where its bytes are now
+        self.plain: Final[dict[Node, Node]] = {}  # values with their reads as windows on the buffers of now
+        self.followers: Final = Followers()
 
     def run(self) -> Ordered:
         """Collect writers, place every statement, then resolve reads in order."""
         statements = self.program.statements
         for number, statement in enumerate(statements):
             for ref, view in _targets(statement):
-                self.writers.setdefault(ref, []).append((number, view))
+                self.writers.setdefault(ref, Writers()).add(number, view)
         plain: list[tuple[int, Statement]] = []
         for number, statement in enumerate(statements):
             if isinstance(statement, Repeat):
@@ -59,7 +71,7 @@ class _Order:
                 continue
             at = number
             if number in self.program.floating:
-                ready, deadline = self._windows(statement.value)[statement.value]
+                ready, deadline, _ = self._window(statement.value)
                 at = max(ready, min(deadline, number))
             values = [self._valid(value, at) for value in (statement.value, *statement.indices)]
             plain.append((at, replace(statement, value=values[0], indices=tuple(values[1:]))))
@@ -73,79 +85,95 @@ class _Order:
             for moved in slots.get(number, ()):
                 out.extend(self._final(moved))
             if number < len(plain) and plain[number][0] == number:
-                out.extend(self._final(plain[number][1]))
+                out.extend(self._final(plain[number][1], number))
         return Ordered(out, self.renamed, self.fresh)
 
     # -- windows of validity
 
-    def _overwritten(self, op: ReadAt) -> int:
-        """The number of the first statement at or after a read's position that overwrites some of its bytes."""
-        for number, view in self.writers.get(op.ref, ()):
-            if number >= op.position and (view is None or view.overlaps(op.view)):
-                return number
-        return NEVER
-
-    def _windows(self, root: Node) -> dict[Node, tuple[int, int]]:
-        """For each node, (from when, until before which statement) its reads are what they should be."""
-        found: dict[Node, tuple[int, int]] = {}
-        for node in toposort((root,)):
+    def _window(self, root: Node) -> _Window:
+        """When a value can be computed."""
+        found = self.windows
+        for node in toposort((root,), enter=lambda n: n not in found):
+            if node in found:
+                continue
             match node.op:
-                case ReadAt() as op:
-                    found[node] = (op.position, self._overwritten(op))
+                case ReadAt(ref=ref, view=view, position=position):
+                    writers = self.writers.get(ref)
+                    found[node] = _Window(position, writers.first(position, view) if writers else NEVER, ref.device)
+                case Buffer(ref=ref):
+                    found[node] = _Window(0, NEVER, ref.device)
                 case _:
-                    ready, deadline = 0, NEVER
+                    ready, deadline, device = 0, NEVER, None
                     for source in node.src:
-                        a, b = found[source]
-                        ready, deadline = max(ready, a), min(deadline, b)
-                    found[node] = (ready, deadline)
-        return found
+                        a, b, of = found[source]
+                        ready, deadline, device = max(ready, a), min(deadline, b), device or of
+                    found[node] = _Window(ready, deadline, device)
+        return found[root]
 
     def _valid(self, root: Node, at: int) -> Node:
         """A value whose reads all hold just before statement `at`: what is stale then is computed earlier."""
-        windows = self._windows(root)
-        if windows[root][1] >= at:
+        if self._window(root).deadline >= at:
             return root
         done: dict[Node, Node] = {}
-        stack: list[tuple[Node, bool]] = [(root, False)]
+        stack: list[tuple[Node, Node | None]] = [(root, None)]  # with what is to be rebuilt, once its inputs are done
         while stack:
-            node, ready = stack.pop()
+            node, known = stack.pop()
             if node in done:
                 continue
-            start, deadline = windows[node]
+            form = known or self._form(node, at)
+            ready, deadline, device = self._window(form)
             if deadline >= at:
-                done[node] = node
-            elif start <= deadline and _worth(node, windows, at):
-                done[node] = self._early(node, deadline)
-            elif ready:
-                done[node] = rebuild(node, tuple(done[s] for s in node.src))
+                done[node] = form
+            elif ready <= deadline and self._is_worth(form, at):
+                done[node] = self.forms[node] = self._early(form, deadline, device)
+            elif known is not None:
+                done[node] = self.forms[node] = rebuild(form, tuple(done[s] for s in form.src))
             else:
-                stack.append((node, True))
-                stack.extend((s, False) for s in node.src)
+                stack.append((node, form))
+                stack.extend((s, None) for s in form.src)
         return done[root]
 
-    def _early(self, node: Node, deadline: int) -> Node:
+    def _form(self, node: Node, at: int) -> Node:
+        """A value as it was last made valid, if that can be computed just before statement `at`."""
+        form = self.forms.get(node, node)
+        return form if self._window(form).ready <= at else node
+
+    def _is_worth(self, node: Node, at: int) -> bool:
+        """Whether to keep this node rather than an input: not where one stale input of fewer bytes gives it."""
+        stale = [s for s in node.src if self._window(s).deadline < at]
+        return not (len(stale) == 1 and stale[0].nbytes < node.nbytes)
+
+    def _early(self, node: Node, deadline: int, device: str | None) -> Node:
         """A node computed into a buffer of its own just before it would become stale."""
         found = self.temps.get(node)
         if found is None:
-            ref = BufferRef(node.nbytes, _device(node))
+            ref = BufferRef(node.nbytes, device or "CPU")
             self.fresh.add(ref)
             whole = View.contiguous(node.dtype, node.shape)
             self.before.setdefault(deadline, []).append(Write(ref, whole, self._valid(node, deadline)))
-            found = self.temps[node] = ref, deadline
-        return window(View.contiguous(node.dtype, node.shape), buffer(found[0]))
+            found = self.temps[node] = buffer(ref)
+            self.windows[found] = _Window(deadline, NEVER, ref.device)
+        return window(View.contiguous(node.dtype, node.shape), found)
 
     # -- final form
 
     def _physical(self, ref: BufferRef) -> BufferRef:
         """Where a buffer is now."""
-        while ref in self.renamed:
-            ref = self.renamed[ref]
-        return ref
+        return self.renamed.get(ref, ref)
+
+    def _rename(self, ref: BufferRef, spare: BufferRef) -> None:
+        """Note that the bytes of a buffer are in another from now on."""
+        self.renamed[ref] = spare
+        for node in self.followers.forget(ref):
+            self.plain.pop(node, None)
 
     def _plain(self, root: Node) -> Node:
         """A value with its reads as windows on buffers."""
-        done: dict[Node, Node] = {}
-        for node in toposort((root,)):
+        done = self.plain
+        for node in toposort((root,), enter=lambda n: n not in done):
+            if node in done:
+                continue
+            self.followers.note(node)
             match node.op:
                 case ReadAt(ref=ref, view=view):
                     done[node] = window(view, buffer(self._physical(ref)))
@@ -155,8 +183,12 @@ class _Order:
                     done[node] = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
         return done[root]
 
-    def _final(self, statement: Statement) -> list[Statement]:
-        """A statement over physical buffers; through a temporary, or into a new buffer, where it overlaps itself."""
+    def _final(self, statement: Statement, at: int = -1) -> list[Statement]:
+        """A statement over physical buffers; through a temporary, or into a new buffer, where it overlaps itself.
+
+        Args:
+            at: Its number, unless it writes a buffer that nothing reads before.
+        """
         if isinstance(statement, Repeat):
             arms = tuple(
                 tuple(
@@ -176,7 +208,7 @@ class _Order:
         value = self._plain(statement.value)
         indices = tuple(self._plain(i) for i in statement.indices)
         plain = replace(statement, ref=ref, value=value, indices=indices)
-        if not _overlaps_itself(plain):
+        if not self._overlaps_itself(statement, at):
             return [plain]
         moved = self._moved(statement.ref, plain)
         if moved is not None:
@@ -187,8 +219,8 @@ class _Order:
         first = Write(temp, whole, value)
         out: list[Statement] = [first]
         places: list[Node] = []
-        for index in indices:
-            if _reads(index, ref):
+        for index, given in zip(indices, statement.indices, strict=True):
+            if self._window(given).deadline == at:
                 spot = BufferRef(index.nbytes, ref.device)
                 self.fresh.add(spot)
                 shape = View.contiguous(index.dtype, index.shape)
@@ -198,6 +230,31 @@ class _Order:
                 places.append(index)
         out.append(replace(plain, value=window(whole, buffer(temp)), indices=tuple(places)))
         return out
+
+    def _overlaps_itself(self, statement: Write, at: int) -> bool:
+        """Whether statement number `at` reads bytes that it writes, other than each element its own.
+
+        All that it reads holds until it runs: what it overwrites is what holds no longer.
+        """
+        if any(self._window(index).deadline == at for index in statement.indices):
+            return True
+        stack: list[tuple[Node, bool]] = [(statement.value, not statement.indices)]
+        seen: set[tuple[Node, bool]] = set()
+        target = statement.view
+        while stack:
+            node, aligned = stack.pop()
+            if (node, aligned) in seen or self._window(node).deadline != at:
+                continue
+            seen.add((node, aligned))
+            match node.op:
+                case ReadAt(ref=ref, view=view):
+                    same = view[1:] == target[1:] and view.dtype.itemsize == target.dtype.itemsize
+                    if ref is statement.ref and not (aligned and same) and view.overlaps(target):
+                        return True
+                case op:
+                    keeps = aligned and isinstance(op, Elementwise)
+                    stack.extend((s, keeps and s.shape == node.shape) for s in node.src)
+        return False
 
     def _moved(self, logical: BufferRef, statement: Write) -> list[Statement] | None:
         """The statement into a new buffer, and the few bytes that it leaves alone copied, where that is cheaper."""
@@ -213,14 +270,8 @@ class _Order:
         self.fresh.add(spare)
         out: list[Statement] = [replace(statement, ref=spare)]
         out.extend(Write(spare, piece, window(piece, buffer(ref))) for piece in around)
-        self.renamed[ref] = spare
+        self._rename(logical, spare)
         return out
-
-
-def _worth(node: Node, windows: dict[Node, tuple[int, int]], at: int) -> bool:
-    """Whether to keep this node rather than an input: not where one stale input of fewer bytes gives it."""
-    stale = [s for s in node.src if windows[s][1] < at]
-    return not (len(stale) == 1 and stale[0].nbytes < node.nbytes)
 
 
 def _targets(statement: Statement) -> Iterable[tuple[BufferRef, View | None]]:
@@ -230,44 +281,3 @@ def _targets(statement: Statement) -> Iterable[tuple[BufferRef, View | None]]:
             yield write.ref, None
     else:
         yield statement.ref, statement.view
-
-
-def _reads(root: Node, ref: BufferRef) -> bool:
-    """Whether a plain value reads a buffer."""
-    return any(isinstance(n.op, Buffer) and n.op.ref is ref for n in toposort((root,)))
-
-
-def _overlaps_itself(statement: Write) -> bool:
-    """Whether a statement reads bytes that it writes, other than each element its own."""
-    if any(_reads(index, statement.ref) for index in statement.indices):
-        return True
-    stack: list[tuple[Node, bool]] = [(statement.value, not statement.indices)]
-    seen: set[tuple[Node, bool]] = set()
-    while stack:
-        node, aligned = stack.pop()
-        if (node, aligned) in seen:
-            continue
-        seen.add((node, aligned))
-        op = node.op
-        if isinstance(op, Window) and isinstance(node.src[0].op, Buffer):
-            if node.src[0].op.ref is statement.ref and op.view.overlaps(statement.view):
-                same = (op.view.shape, op.view.strides, op.view.offset, op.view.dtype.itemsize) == (
-                    statement.view.shape, statement.view.strides, statement.view.offset, statement.view.dtype.itemsize
-                )  # fmt: skip
-                if not (aligned and same):
-                    return True
-            continue
-        keeps = aligned and isinstance(op, Elementwise)
-        stack.extend((s, keeps and s.shape == node.shape) for s in node.src)
-    return False
-
-
-def _device(node: Node) -> str:
-    """The device of a value, by a buffer that it reads."""
-    for n in toposort((node,)):
-        match n.op:
-            case ReadAt(ref=ref) | Buffer(ref=ref):
-                return ref.device
-            case _:
-                pass
-    return "CPU"

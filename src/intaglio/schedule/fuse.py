@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
+from intaglio.schedule.followers import Followers
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 
 if TYPE_CHECKING:
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 DEEPEST: Final = 160  # ops computed in one kernel before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
-SETUP: Final = 16  # elements for each turn of a sequential loop up to which what comes before is in its kernel
-PACKED: Final = 16  # rows of a product from which a factor with far-apart columns is copied into order first
+AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
+PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
 PANEL: Final = 32  # columns of a packed factor that lie together
 DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
@@ -32,15 +34,22 @@ Axes = tuple[frozenset[int], ...]  # for each axis of a node, the loops of the k
 def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]:
     """Statements with every value that needs a buffer computed by one of its own, before its first use."""
     done: dict[Node, Node] = {}
-    read: set[BufferRef] = set()
+    followers = Followers()
     out: list[Statement] = []
     shared = _shared(statements)
+
+    def overwrite(ref: BufferRef) -> None:
+        """What was computed from a buffer is another value from now on."""
+        for node in followers.forget(ref):
+            done.pop(node, None)
+
     for statement in statements:
         if isinstance(statement, Repeat):
             out.append(statement)
-            done.clear()
+            for write in itertools.chain(*statement.arms):
+                overwrite(write.ref)
             continue
-        maker = _Materialize(statement.ref.device, fresh, done, shared, out, read)
+        maker = _Materialize(statement.ref.device, fresh, done, shared, out, followers)
         value = maker.value(statement.value)
         indices = tuple(maker.value(i) for i in statement.indices)
         if isinstance(value.op, Put):
@@ -49,20 +58,26 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
             out.append(replace(statement, value=values, indices=tuple(places), combine=value.op.combine))
         else:
             out.append(replace(statement, value=value, indices=indices))
-        if statement.ref in read:
-            done.clear()  # what was read from it before is another value now
+        overwrite(statement.ref)
     return out
 
 
 def _shared(statements: list[Statement]) -> set[Node]:
     """Values of some cost that more than one statement uses."""
-    users: dict[Node, int] = {}
-    for statement in statements:
-        if isinstance(statement, Write):
-            for node in toposort((statement.value,)):
-                if isinstance(node.op, (Reduce, Elementwise)) and node.shape:
-                    users[node] = users.get(node, 0) + 1
-    return {node for node, count in users.items() if count > 1}
+    first: dict[Node, int] = {}  # the number of the first statement that uses a value
+    shared: set[Node] = set()
+    for number, statement in enumerate(statements):
+        stack = [statement.value] if isinstance(statement, Write) else []
+        while stack:
+            node = stack.pop()
+            if node not in first:
+                first[node] = number
+            elif first[node] < number and node not in shared:
+                shared.add(node)
+            else:
+                continue
+            stack.extend(node.src)
+    return {node for node in shared if isinstance(node.op, (Reduce, Elementwise)) and node.shape}
 
 
 def is_product(node: Node) -> bool:
@@ -98,14 +113,14 @@ class _Materialize:
         done: dict[Node, Node],
         shared: set[Node],
         out: list[Statement],
-        read: set[BufferRef],
+        followers: Followers,
     ) -> None:
         self.device: Final = device
         self.fresh: Final = fresh
         self.done: Final = done
         self.shared: Final = shared
         self.out: Final = out
-        self.read: Final = read
+        self.followers: Final = followers
         self.packs: Final[dict[Node, _Pack]] = {}
 
     def value(self, root: Node) -> Node:
@@ -141,7 +156,8 @@ class _Materialize:
     def _choose(self, root: Node) -> set[Node]:
         """The nodes that get a buffer."""
         order = toposort((root,), enter=lambda n: n not in self.done or n is root)
-        self.read.update(n.op.ref for n in order if isinstance(n.op, Buffer))
+        for node in order:
+            self.followers.note(node)
         chosen = self._cut(root, order)
         _Contexts(root, order, self.done, chosen, self.shared).run()
         return chosen
@@ -266,7 +282,8 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, *node.op.axes))
             panels = alone and len(node.op.axes) == 1 and body.shape[column] % PANEL == 0
             deep = panels and body.shape[node.op.axes[0]] > DEEP and body.shape[kept[-2]] >= 4 * PACKED
-            if isinstance(core.op, (Reshape, Permute, Window)) and (deep or _far(core, column)):
+            far = _far(core, column) and not _turned(core, node.op.axes)
+            if isinstance(core.op, (Reshape, Permute, Window)) and (deep or far):
                 found[core] = _Pack(node.op.axes, column)
     return found
 
@@ -296,6 +313,12 @@ def _core(factor: Node) -> Node:
 def _far(core: Node, axis: int) -> bool:
     """Whether neighbours along an axis of a moved value lie apart in memory, now or once the value is computed."""
     return abs(_stride(core, axis)) > 1
+
+
+def _turned(core: Node, summed: tuple[int, ...]) -> bool:
+    """Whether a product puts the columns in order by itself, in scratch: they lie together along what is summed."""
+    depth = math.prod(core.shape[a] for a in summed if a < core.rank)
+    return depth <= DEEP and any(a < core.rank and _stride(core, a) == 1 for a in summed)
 
 
 def _stride(core: Node, axis: int) -> int:
@@ -351,7 +374,7 @@ class _Contexts:
                 self.chosen.add(node)
             if node is self.root or node in self.chosen:
                 start = tuple(frozenset((a,)) if n != 1 else frozenset() for a, n in enumerate(node.shape))
-                ways: Ways = {(start, tuple(range(node.rank))): None}
+                ways: Ways = {(start, tuple(a for a, n in enumerate(node.shape) if n != 1)): None}
             else:
                 ways = self.ways[node]
             for axes, loops in list(ways)[:4]:
@@ -403,7 +426,7 @@ def _inputs(
                     key = (node, axes, a)
                     own = folds.setdefault(key, 1000 + len(folds))
                     inner.append(frozenset((own,)) if n != 1 else nothing)
-                    around.append(own)
+                    around += [own] if n != 1 else []
                 else:
                     inner.append(next(free))
             used = _union(axes)
@@ -467,31 +490,75 @@ def _outermost(ways: Ways) -> bool:
 
 
 def together(statements: list[Statement]) -> list[list[Statement]]:
-    """Adjacent statements that share a kernel: none reads what another of them writes."""
+    """Adjacent statements that share a kernel: none reads what another writes, or one is a loop and all are in order.
+
+    What a loop starts from is written, and what it leaves is copied out, by the loop's kernel, at any length.
+    """
     groups: list[list[Statement]] = []
     written: set[BufferRef] = set()
+    loop: Repeat | None = None  # that of the last group
     for statement in statements:
-        if groups and _joins(groups[-1], statement, written):
+        if isinstance(statement, Repeat):
+            groups.append([*_setup(groups, statement), statement])
+            loop = statement
+        elif loop is not None and _follows(groups[-1], loop, statement):
             groups[-1].append(statement)
+        elif loop is None and groups and _joins(groups[-1], statement, written):
+            groups[-1].append(statement)
+            written.add(statement.ref)
         else:
             groups.append([statement])
-            written = set()
-        written |= {w.ref for arm in statement.arms for w in arm} if isinstance(statement, Repeat) else {statement.ref}
+            written, loop = {statement.ref}, None
     return groups
 
 
-def _joins(group: list[Statement], statement: Statement, written: set[BufferRef]) -> bool:
+def _setup(groups: list[list[Statement]], loop: Repeat) -> list[Statement]:
+    """The last statements so far, if a loop's kernel has room for them; they leave their groups."""
+    found: list[Statement] = []
+    while groups and len(found) + len(groups[-1]) < TOGETHER:
+        writes = [s for s in [*groups[-1], *found] if isinstance(s, Write) and _is_plain(s, loop)]
+        if len(writes) < len(groups[-1]) + len(found) or sum(map(_work, writes)) > _room(loop):
+            break
+        found = [*groups.pop(), *found]
+    return found
+
+
+def _follows(group: list[Statement], loop: Repeat, statement: Write) -> bool:
+    """Whether a statement after a loop is copied out in the loop's kernel: elements that are not folded."""
+    after = [s for s in group[group.index(loop) + 1 :] if isinstance(s, Write)]
+    return (
+        len(group) < TOGETHER
+        and _is_plain(statement, loop)
+        and not any(isinstance(n.op, Reduce) for n in toposort((statement.value,)))
+        and sum(map(_work, [*after, statement])) <= _room(loop)
+    )
+
+
+def _is_plain(statement: Write, loop: Repeat) -> bool:
+    """Whether a statement may be in the kernel of a loop at all."""
+    here = statement.ref.device == loop.arms[0][0].ref.device
+    return here and not isinstance(statement.value.op, (Scan, CopyTo)) and not _heavy(statement)
+
+
+def _work(statement: Write) -> int:
+    """How many elements a statement computes, or reduces."""
+    return max(n.size for n in toposort((statement.value,)) if not isinstance(n.op, Buffer))
+
+
+def _room(loop: Repeat) -> int:
+    """How many elements may be written before, or after, a loop in its kernel: not many more than it writes itself."""
+    turns = turns_of(loop)
+    own = turns * sum(w.value.size for arm in loop.arms for w in arm) // len(loop.arms)
+    return max(LIGHT, AROUND * turns, own)
+
+
+def _joins(group: list[Statement], statement: Write, written: set[BufferRef]) -> bool:
     """Whether a statement goes into a kernel that others are in."""
     if len(group) >= TOGETHER:
         return False
     first = group[0]
     if isinstance(first, Repeat):
         return False
-    if isinstance(statement, Repeat):  # what it starts from may be written by the kernel that it is in
-        most = max(LIGHT, SETUP * turns_of(statement))
-        light = sum(s.value.size for s in group if isinstance(s, Write)) <= most
-        plain = all(isinstance(s, Write) and not isinstance(s.value.op, (Scan, CopyTo)) for s in group)
-        return light and plain and first.ref.device == statement.arms[0][0].ref.device
     if isinstance(statement.value.op, (Scan, CopyTo)) or any(
         isinstance(s, Write) and isinstance(s.value.op, (Scan, CopyTo)) for s in group
     ):
@@ -529,6 +596,7 @@ def _heavy(statement: Statement) -> bool:
 def used(statements: list[Statement], keep: set[BufferRef]) -> list[Statement]:
     """The statements without those whose bytes nothing needs."""
     needed = set(keep)
+    seen: set[Node] = set()
     out: list[Statement] = []
     for statement in reversed(statements):
         writes = [w for arm in statement.arms for w in arm] if isinstance(statement, Repeat) else [statement]
@@ -538,5 +606,8 @@ def used(statements: list[Statement], keep: set[BufferRef]) -> list[Statement]:
         roots = [v for w in writes for v in (w.value, *w.indices, *((w.offset,) if w.offset is not None else ()))]
         if isinstance(statement, Repeat) and statement.selector is not None:
             roots.append(statement.selector)
-        needed |= {n.op.ref for n in toposort(roots) if isinstance(n.op, Buffer)}
+        for node in toposort(roots, enter=lambda n: n not in seen):
+            seen.add(node)
+            if isinstance(node.op, Buffer):
+                needed.add(node.op.ref)
     return out[::-1]

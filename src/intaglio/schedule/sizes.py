@@ -102,6 +102,11 @@ class Fit:
         return n if fits and not rest and n >= 2 else None
 
     @property
+    def is_legible(self) -> bool:
+        """Whether each a and b can be read off at the nominal size again: a number of the program may be too large."""
+        return all(split(v) == (a, b, 0) for v, a, b in zip(self.nominal, self.constants, self.factors, strict=True))
+
+    @property
     def nominal(self) -> list[int]:
         """The integers at the nominal size."""
         return [a + b * NOMINAL for a, b in zip(self.constants, self.factors, strict=True)]
@@ -125,7 +130,7 @@ def fits(samples: Sequence[Sequence[int]]) -> Iterator[Fit]:
             factors = [step * factor // steps[place] for step in steps]
             n = last[place] // factor
             found = Fit(place, [v - b * n for v, b in zip(last, factors, strict=True)], factors)
-            if all(found.size(numbers) is not None for numbers in (first, second, last)):
+            if found.is_legible and all(found.size(numbers) is not None for numbers in (first, second, last)):
                 yield found
 
 

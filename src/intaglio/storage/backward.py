@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.errors import GradError
-from intaglio.grad.vjp import mask_of, pull, read_flat, spread, winners
+from intaglio.grad.vjp import mask_of, pull, read_flat, spread, touched, winners
 from intaglio.ir.node import Node
 from intaglio.ops import elementwise as ops
 from intaglio.ops.elementwise import Detach
 from intaglio.ops.memory import Read, const, put, take
 from intaglio.ops.movement import expand, reshape
-from intaglio.storage.history import history_of
+from intaglio.storage.history import Record, history_of
 from intaglio.storage.past import Loop, Past
 from intaglio.storage.reverse import Workspace
+from intaglio.storage.shares import gathered
 from intaglio.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from intaglio.storage.shares import Share
 
 Version: TypeAlias = tuple[Storage, int]
 Vertex: TypeAlias = Node | Version | Loop
@@ -28,6 +32,7 @@ class Backward:
         self.past: Final = Past(root)
         self.cts: Final[dict[Node, Node]] = {root: ct}
         self.flat: Final[dict[Version, Node]] = {}  # the cotangent of a version, flat
+        self.shares: Final[dict[Version, list[Share]]] = {}  # and what reads of it add to that
         self.ends: Final[dict[Loop, dict[Storage, Node]]] = {}  # those of what a loop writes, as they are after it
         self.leaves: Final[dict[Storage, Node]] = {}  # flat
         self.used: Final[dict[Storage, None]] = {}
@@ -44,6 +49,9 @@ class Backward:
                 if ends is not None:
                     self._pull_loop(vertex, ends)
             else:
+                shares = self.shares.pop(vertex, None)
+                if shares is not None:
+                    self._add_flat(vertex, gathered(vertex[0], shares))
                 ct = self.flat.pop(vertex, None)
                 if ct is not None:
                     self._pull_version(*vertex, ct)
@@ -104,8 +112,7 @@ class Backward:
             case Read(storage=Storage() as storage, view=view, stamp=stamp):
                 history = history_of(storage)
                 if history is not None and view.dtype is history.dtype:
-                    size = storage.nbytes // view.dtype.itemsize
-                    self._add_flat((storage, self.past.version(storage, stamp)), spread(view, ct, size))
+                    self.shares.setdefault((storage, self.past.version(storage, stamp)), []).append((view, ct))
             case Detach():
                 pass
             case _:
@@ -137,6 +144,9 @@ class Backward:
             return
         none = const(ct.dtype, 0)
         view = record.view
+        if view.dtype is not history.dtype:
+            self._add_flat((storage, count - 1), ops.where(touched(view, record.indices, ct), none, ct))
+            return
         if record.indices:
             whole = view.permute(tuple(range(view.rank)))
             inner = read_flat(whole, ct)
@@ -173,8 +183,9 @@ def leaf_gradients(root: Node, ct: Node, *, retain: bool) -> dict[Storage, Node]
         for storage in sweep.used:
             history = history_of(storage)
             if history is not None and not history.leaf:
-                written = any(record.value is not None for record in history.records)
+                written = any(not isinstance(record, Record) or record.value is not None for record in history.records)
                 history.freed = history.freed or history.base is not None or written
                 history.records.clear()
+                history.kept.clear()
                 history.base = None
     return found

@@ -10,7 +10,7 @@ from intaglio.ir.view import View
 from intaglio.ops import movement
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.loop import Range
-from intaglio.ops.memory import Const, Iota, Put, Take, Window
+from intaglio.ops.memory import Const, Iota, Take, Window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, expand, reshape
 from intaglio.ops.reduce import Reduce, Scan
 
@@ -55,7 +55,6 @@ def supports(pattern: Pattern) -> bool:
         Reduce,
         Scan,
         Take,
-        Put,
         Window,
         Const,
         Iota,

@@ -12,7 +12,7 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.engine import realize as engine
 from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
-from intaglio.ops.elementwise import add, cast, floor_div, mod, mul
+from intaglio.ops.elementwise import add, cast, floor_div, ge, mod, mul, sub
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import buffer, const, iota, take, window
 from intaglio.ops.movement import expand, reshape
@@ -29,6 +29,7 @@ from intaglio.storage.columns import (
     fits_int64,
     grid,
     integers,
+    is_one_number,
 )
 from intaglio.storage.skeleton import Pattern
 from intaglio.storage.writes import Kind, Run
@@ -36,11 +37,12 @@ from intaglio.storage.writes import Kind, Run
 if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef
     from intaglio.storage.reroll import Sequential
-    from intaglio.storage.skeleton import Hole, Step
+    from intaglio.storage.skeleton import Step
     from intaglio.storage.storage import Storage
     from intaglio.storage.writes import Column
 
 _axes: Final = itertools.count(1_000_000)  # numbers of the counters of sequential loops, apart from lowering's own
+FEW_CHANGES: Final = 2  # changes of the arm that runs up to which turns are compared with each
 
 Reader = Callable[["Storage", View], Node]  # the value of a view of a storage as of the group's start
 
@@ -160,7 +162,7 @@ class Whole:
 
 def number_form(values: Column, whole: Integers | None, nest: Nest, dtype: DType) -> Affine | None:
     """How a column of numbers follows from the nest's digits in a dtype, if it does exactly."""
-    if all(v is values[0] or (v == values[0] and v.__class__ is values[0].__class__ and v) for v in values):
+    if is_one_number(values):
         return Affine(values[0], (0,) * len(nest.extents))
     if whole is not None:
         form = affine(whole, nest)
@@ -190,14 +192,25 @@ class Turns:
         self.group: Final = group
         self.home: Final = home
         self.counter: Final = make(Range(next(_axes)), const(dtypes.int64, group.count))
+        self._before: Node | None = None
 
     def repeat(self) -> Repeat:
         """The statement."""
         arms = tuple(tuple(self._write(run) for run in arm) for arm in self.group.arms)
-        if self.group.selector is None:
-            return Repeat(self.counter, arms)
-        device = self.home(self.group.runs[0].kind.storage).device
-        return Repeat(self.counter, arms, self._lookup(np.array(self.group.selector, np.int64), dtypes.int64, device))
+        return Repeat(self.counter, arms, self._selector() if self.group.selector is not None else None)
+
+    def _selector(self) -> Node:
+        """Which arm runs in a turn: by comparisons where that changes a few times, else by a table."""
+        column = np.array(self.group.selector, np.int64)
+        changes = np.flatnonzero(np.diff(column)) + 1
+        if len(changes) > FEW_CHANGES:
+            device = self.home(self.group.runs[0].kind.storage).device
+            return self._lookup(column, dtypes.int64, device)
+        total = const(dtypes.int64, int(column[0]))
+        for turn in changes.tolist():
+            after = cast(ge(self.counter, const(dtypes.int64, turn)), dtypes.int64)
+            total = add(total, mul(after, const(dtypes.int64, int(column[turn] - column[turn - 1]))))
+        return total
 
     def _write(self, run: Run) -> Write:
         """One write of the body."""
@@ -218,18 +231,6 @@ class Turns:
         return Write(
             ref, View(kind.dtype, kind.shape, kind.strides, base), batch(kind.pattern, (), leaf), offset=offset
         )
-
-    def _spread(self, values: Column, run: Run) -> Column:
-        """A column over all turns: turns that do not run this arm repeat a neighbour's value."""
-        if len(values) == self.group.count:
-            return values
-        spread: list[Hole] = []
-        following = 0
-        for turn in range(self.group.count):
-            if following + 1 < len(run.numbers) and run.numbers[following + 1] <= turn:
-                following += 1
-            spread.append(values[following])
-        return spread
 
     def _progression(self, column: Integers, run: Run) -> tuple[int, int] | None:
         """(base, step) with column[k] = base + step * turn of entry k, for an arm that runs in some turns only."""
@@ -259,12 +260,14 @@ class Turns:
         node = self._digits(column, run)
         if node is not None:
             return node
-        return 0, self._lookup(np.array(self._spread(values, run), np.int64), dtypes.int64, device)
+        return 0, self._lookup(column, dtypes.int64, device)
 
     def _digits(self, column: Integers, run: Run) -> tuple[int, Node] | None:
-        """A column over a nest of loops, by the digits of the counter; None where it is no nest."""
-        if len(run.numbers) != self.group.count:
+        """A column over a nest of loops in a row of turns, by the digits of the counter; None where it is no nest."""
+        turns = run.numbers
+        if turns[-1] - turns[0] + 1 != len(turns):
             return None
+        counter = self.counter if not turns[0] else sub(self.counter, const(dtypes.int64, int(turns[0])))
         nest = common_nest(len(column), [column])
         form = affine(column, nest)
         if form is None:
@@ -274,7 +277,7 @@ class Turns:
         for extent, step in zip(nest.extents, _ints(form), strict=True):
             weight //= extent
             if step:
-                digit = floor_div(self.counter, const(dtypes.int64, weight)) if weight > 1 else self.counter
+                digit = floor_div(counter, const(dtypes.int64, weight)) if weight > 1 else counter
                 if weight * extent < nest.n:
                     digit = mod(digit, const(dtypes.int64, extent))
                 term = mul(digit, const(dtypes.int64, step))
@@ -284,7 +287,7 @@ class Turns:
     def _number(self, values: Column, run: Run, dtype: DType, device: str) -> Node:
         """A number as a constant, an affine expression of the counter, or a table."""
         first = values[0]
-        if all(v is first or (v == first and v.__class__ is first.__class__ and v) for v in values):
+        if is_one_number(values):
             return const(dtype, first)
         column = None if dtype.is_bool else integers(values)
         narrow = dtype.is_float and dtype not in (dtypes.float32, dtypes.float64)
@@ -292,12 +295,21 @@ class Turns:
             found = self._progression(column, run)
             if found is not None:
                 return cast(add(mul(self.counter, const(dtypes.int64, found[1])), const(dtypes.int64, found[0])), dtype)
-        return self._lookup(self._spread(values, run), dtype, device)
+        return self._lookup(values, dtype, device)
 
     def _lookup(self, values: Column, dtype: DType, device: str) -> Node:
-        """The element of a table that belongs to this turn."""
-        ref = table(values, dtype, device)
-        return take(window(View.contiguous(dtype, (self.group.count,)), buffer(ref)), self.counter)
+        """The element of a table, one for each turn of an arm, that belongs to this turn."""
+        place = self.counter if len(values) == self.group.count else self._turn_of_arm(device)
+        return take(window(View.contiguous(dtype, (len(values),)), buffer(table(values, dtype, device))), place)
+
+    def _turn_of_arm(self, device: str) -> Node:
+        """How often this turn's arm has run before: one table for all arms."""
+        if self._before is None:
+            before = np.zeros(self.group.count, np.int64)
+            for arm in self.group.arms:
+                before[arm[0].numbers] = np.arange(len(arm[0].numbers))
+            self._before = self._lookup(before, dtypes.int64, device)
+        return self._before
 
 
 def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:

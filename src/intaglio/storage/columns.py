@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from intaglio.storage.skeleton import Hole
 
 Integers: TypeAlias = "NDArray[np.int64]"
+EXACT: Final = 1 << 53  # integers up to here are what they are as float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,15 @@ def integers(values: Sequence[Hole] | Integers) -> Integers | None:
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)
     except struct.error:
         return None
+
+
+def is_one_number(values: Sequence[Hole] | Integers) -> bool:
+    """Whether all values are of one class and one number (0.0 and -0.0 are two)."""
+    first, sign = values[0], math.copysign(1, values[0])
+    return all(
+        v is first or (v == first and v.__class__ is first.__class__ and (v or math.copysign(1, v) == sign))
+        for v in values
+    )
 
 
 def periods(column: Integers) -> tuple[int, ...] | None:
@@ -158,13 +169,14 @@ def affine_floats(column: NDArray[np.float64], nest: Nest, dtype: DType) -> Affi
 
 def as_bytes(values: Sequence[Hole], dtype: DType) -> bytes:
     """The values in a dtype's bytes, each converted by its own class (so that 2**60 + 1 stays exact)."""
-    if dtype in (dtypes.float32, dtypes.float64):
+    floats = dtype in (dtypes.float32, dtypes.float64)
+    if floats or dtype.is_int or dtype.is_unsigned:
+        found = integers(values)
+        if found is not None:
+            return found.astype(dtype.numpy).tobytes()
+    if floats and all(v.__class__ is float or -EXACT <= v <= EXACT for v in values):
         with np.errstate(all="ignore"):
-            if all(v.__class__ is float for v in values):
-                return np.fromiter(values, np.float64, len(values)).astype(dtype.numpy).tobytes()
-    found = integers(values) if dtype.is_int or dtype.is_unsigned else None
-    if found is not None:
-        return found.astype(dtype.numpy).tobytes()
+            return np.fromiter(values, np.float64, len(values)).astype(dtype.numpy).tobytes()
     size = dtype.itemsize
     return b"".join(dtype.to_bits(dtype.wrap(v)).to_bytes(size, "little") for v in values)
 

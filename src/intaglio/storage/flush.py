@@ -7,7 +7,7 @@ import itertools
 import sys
 import weakref
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,30 +18,33 @@ from intaglio.engine import realize as engine
 from intaglio.engine.plan import Plan, Plans
 from intaglio.ir.node import Node, drain, make, rebuild, toposort
 from intaglio.ir.view import View
-from intaglio.ops import movement
 from intaglio.ops.elementwise import Cast, Detach
 from intaglio.ops.loop import ASSIGN, Assign, Kernel
-from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const, window
+from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
 from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Program, ReadAt, Write, read_at
-from intaglio.storage import checks, reroll
+from intaglio.storage import checks, reroll, trim
+from intaglio.storage.aside import set_aside
 from intaglio.storage.batch import batch, supports
 from intaglio.storage.build import Turns, copies, whole_write
 from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
+from intaglio.storage.kept import keep_everything, keep_overwritten
 from intaglio.storage.readers import living, outdated, overwritten, renew, target
 from intaglio.storage.skeleton import Pattern, Step, of_node
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.tape import Tapes
-from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes
+from intaglio.storage.temporaries import made_in_turns, seen_through, still_read
+from intaglio.storage.viewed import view_of
+from intaglio.storage.writes import Gathering, Item, Kind, Run, Writes, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from intaglio.core.dtypes import DType
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
-    from intaglio.storage.columns import Integers
     from intaglio.storage.readers import Numbered
     from intaglio.storage.skeleton import Hole
 
@@ -63,21 +66,33 @@ def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
         wanted = list(storages)
-        part = Slice(wanted, nodes)
-        while part.checks:
-            for found in part.checks:
-                _verify(*found)
-            part = Slice(wanted, nodes)
-        return Flush(wanted, list(nodes), part).run()
+        return Flush(wanted, list(nodes), _needed(wanted, nodes)).run()
 
 
 def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pending, list[BufferRef]]:
     """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
     with engine.lock:
         wanted = list(storages)
-        builder = Flush(wanted, list(nodes), Slice(wanted, nodes))
+        builder = Flush(wanted, list(nodes), _needed(wanted, nodes))
         outputs = builder.build()
         return builder.postpone(outputs)
+
+
+def _needed(storages: Sequence[Storage], nodes: Sequence[Node]) -> Slice:
+    """The entries that some values need, with their positions checked, and without those that nobody will see."""
+    part = Slice(storages, nodes)
+    while part.checks:
+        _verify(part.checks)
+        part = Slice(storages, nodes)
+    stamps = trim.doubtful(part.stamps)
+    if stamps:
+        register_scalars()
+        part.release()
+        if trim.trim(stamps):
+            del part  # and with it the storages that payloads held which are gone
+            trim.trim(stamps)
+            return Slice(storages, nodes)
+    return part
 
 
 def register_scalars() -> None:
@@ -96,8 +111,9 @@ def pin(storage: Storage) -> None:
     """
     with engine.lock:
         register_scalars()
-        flush([other for other in list(pending) if any(storage in found.storages for found in other.skeletons)])
+        flush(list(storage.readers or ()))
         flush([storage])
+        keep_everything(storage)
         living = [node for node in (reference() for reference in storage.live) if node is not None]
         readers = {node: node for node in living if node.place is None}  # what others hold -> what it is now
         origin = storage.origin() if storage.origin is not None else None
@@ -148,7 +164,13 @@ def assign_of(ref: BufferRef) -> Node | None:
     return None
 
 
-def _verify(wrapped: Node, check: Check, owner: tuple[Storage, Entry] | None) -> None:
+def _verify(found: Iterable[tuple[Node, Check, tuple[Storage, Entry] | None]]) -> None:
+    """Test computed positions, as `_verify_one` does."""
+    for wrapped, check, owner in found:
+        _verify_one(wrapped, check, owner)
+
+
+def _verify_one(wrapped: Node, check: Check, owner: tuple[Storage, Entry] | None) -> None:
     """Test computed positions; a write through ones that are out of range is dropped, and the error is raised.
 
     Raises: IndexRangeError if a position is out of range.
@@ -185,6 +207,18 @@ def _run_postponed(touched: set[BufferRef]) -> None:
         postponed.remove(held)
 
 
+@dataclass(slots=True)
+class Marks:
+    """The groups of writes to a storage that a program has made: their first and last numbers, and the next statement.
+
+    In order. Numbers between two groups are those of writes that were not asked for any more.
+    """
+
+    firsts: list[int] = field(default_factory=list)
+    lasts: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+
 class Slice:
     """Which entries are needed: for each storage the last stamp, closed over what their payloads read."""
 
@@ -192,14 +226,15 @@ class Slice:
         self.stamps: dict[Storage, int] = {}
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
-        self._bases: set[Storage] = set()
+        self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
+            storage.close()
             self._need(storage, storage.sequence)
         for node in nodes:
             self._follow(node)
         self._taken: dict[Storage, int] = {}
-        self._touched: set[Storage] = set()
+        self._touched: set[Storage] = set()  # whose readers are not yet looked for
         while self._work:
             storage, stamp = self._work.pop()
             self._enter(storage, stamp)
@@ -211,8 +246,8 @@ class Slice:
         if self.stamps.get(storage, -1) < stamp:
             self.stamps[storage] = stamp
             self._work.append((storage, stamp))
-        if storage.base is not None and storage not in self._bases:
-            self._bases.add(storage)
+        if storage.base is not None and storage not in self.bases:
+            self.bases.add(storage)
             self._follow(storage.base)
 
     def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
@@ -234,6 +269,8 @@ class Slice:
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
+        if stamp < self.stamps[storage]:
+            return  # a later one is asked for as well
         start = self._taken.get(storage, 0)
         log = storage.log
         place = start
@@ -262,11 +299,14 @@ class Slice:
 
     def _readers(self) -> None:
         """Join pending elements that read what the slice overwrites, as it was before: they run with it."""
-        for storage in list(pending):
-            sources = {source for skeleton in storage.skeletons for source in skeleton.storages} & self._touched
-            if not sources or not storage.log:
+        found: dict[Storage, dict[Storage, int]] = {}
+        for source in self._touched:
+            for storage in list(source.readers or ()):
+                found.setdefault(storage, {})[source] = self.stamps[source]
+        self._touched.clear()
+        for storage, stamps in found.items():
+            if not storage.log:
                 continue
-            stamps = {source: self.stamps[source] for source in sources}
             others = [stamp for source, stamp in stamps.items() if source is not storage]
             needed = min(storage.sequence, max(others, default=-1))
             for entry in storage.log:
@@ -278,10 +318,26 @@ class Slice:
         """Let go of the nodes that were followed."""
         self._seen = set()
 
-    def founding(self) -> list[Node]:
-        """The reads in versions 0: they are computed before the first statement that reads what they begin."""
-        bases = [storage.base for storage in self._bases if storage.base is not None]
+    def founding(self, without: set[Storage]) -> list[Node]:
+        """The reads in versions 0 but of some storages: they are computed before what uses those is."""
+        bases = [storage.base for storage in self.bases - without if storage.base is not None]
         return [node for node in _computed(bases) if isinstance(node.op, Read)]
+
+    def values(self) -> list[Node]:
+        """What the entries of the slice are computed from."""
+        entries = [entry for _, entry in self.entries() if isinstance(entry, Entry)]
+        return [node for entry in entries for node in (entry.value, *entry.indices)]
+
+    def unseen(self, own: set[Node]) -> list[Node]:
+        """The versions 0 of storages that nothing but the slice knows, whose reads are among some."""
+        return [
+            storage.base
+            for storage in self.bases
+            if storage.base is not None
+            and not (storage.log or storage.readers)
+            and sys.getrefcount(storage) - _OVERHEAD_OF_STORAGES == len(reads := _reads_of(storage))
+            and reads <= own
+        ]
 
     def entries(self) -> list[tuple[Storage, AnyEntry]]:
         """The entries of the slice, in program order."""
@@ -304,14 +360,16 @@ class Flush:
         self.wanted: Final = storages
         self.program: Final = Program([])
         self.homes: Final[dict[Storage, BufferRef]] = {}
-        self.marks: Final[dict[Storage, tuple[list[int], list[int]]]] = {}  # stamps, and the statement after each
+        self.marks: Final[dict[Storage, Marks]] = {}
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
         self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
-        self._beneath: Final[dict[Storage, set[Storage]]] = {}  # what the first versions of storages are made of
+        self._newest: Final[dict[Node, int]] = {}  # the last of the writes that values of versions 0 see
         self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
         self.tapes: Final = Tapes()
+        self.temporaries: Final[set[Storage]] = set()  # whose versions 0 are computed nowhere but in what reads them
+        self.private: Final[set[Storage]] = set()  # of copies that nothing needs afterwards
         self._rollable: Final[dict[int, tuple[Entry | Item, Item]]] = {}  # by number
 
     def run(self) -> list[BufferRef]:
@@ -334,9 +392,13 @@ class Flush:
             register_scalars()
         for storage in self.slice.stamps:
             storage.close()
-        self.own.update(_only_within(self.slice, self.nodes))
+        drain()
+        self.slice.release()
+        self.own.update(_only_within(self.slice.values(), self.nodes))
+        self.own.update(_only_within(self.slice.unseen(self.own), self.nodes))
         for storage, stamp in self.slice.stamps.items():
             if storage.log:
+                keep_overwritten(storage, stamp)
                 held = (node for node in living(storage) if node not in self.own)
                 self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
         self._statements(self.slice.entries())
@@ -344,7 +406,7 @@ class Flush:
             self.home(storage)
         outputs = [self._output(node) for node in self.nodes]
         self._save_readers()
-        self.program.keep.update(self.homes.values())
+        self.program.keep.update(ref for s, ref in self.homes.items() if s not in self.private)
         self.program.pinned.update(ref for s, ref in self.homes.items() if s.stays)
         return outputs
 
@@ -381,7 +443,7 @@ class Flush:
             elif not storage.log:
                 value = expand(const(dtypes.uint8, 0), (storage.nbytes,))
                 self._add(Write(ref, View.contiguous(dtypes.uint8, value.shape), value))
-            self._mark(storage, 0)
+            self._mark(storage, 0, 0)
         else:
             self.homes[storage] = ref
         return ref
@@ -390,11 +452,12 @@ class Flush:
         """Append a statement."""
         self.program.statements.append(statement)  # pyright: ignore[reportArgumentType] -- Write or Repeat
 
-    def _mark(self, storage: Storage, stamp: int) -> None:
-        """Note that the statements so far hold a storage as of a stamp."""
-        stamps, places = self.marks.setdefault(storage, ([], []))
-        stamps.append(stamp)
-        places.append(len(self.program.statements))
+    def _mark(self, storage: Storage, first: int, last: int) -> None:
+        """Note that the statements so far have made the writes to a storage from one number to another."""
+        marks = self.marks.setdefault(storage, Marks())
+        marks.firsts.append(first)
+        marks.lasts.append(last)
+        marks.places.append(len(self.program.statements))
 
     def position(self, storage: Storage, stamp: int) -> int:
         """Before which statement a storage is as of a stamp, in the bytes that a read as of it sees.
@@ -405,12 +468,10 @@ class Flush:
         found = self.marks.get(storage)
         if found is None:
             return 0
-        stamps, places = found
-        after = bisect_right(stamps, stamp)
-        within = after < len(stamps) and storage.log and first_of(storage.log[0]) <= stamp
-        if within and stamps[after - 1 : after] != [stamp]:
-            return places[after]
-        return places[after - 1] if after else 0
+        after = bisect_right(found.lasts, stamp)
+        if after < len(found.firsts) and found.firsts[after] <= stamp:
+            return found.places[after]
+        return found.places[after - 1] if after else 0
 
     # -- values
 
@@ -498,6 +559,7 @@ class Flush:
         gathering = Gathering()
         last: dict[Storage, int] = {}
         prior: dict[Storage, int] = {}
+        first = 0  # the number of the first write that waits
 
         def emit() -> None:
             for group in reroll.roll(gathering.take(), prior):
@@ -506,7 +568,7 @@ class Flush:
             last.clear()
 
         for storage, entry in self._pieces(known, observed):
-            if last and any(self._base_reads(source, last) for source in self._used(storage, entry)):
+            if last and any(self._begins(source, first, last) for source in self._used(storage, entry)):
                 emit()  # version 0 is computed when it is first used: after all that it reads
             seen = observed.get(storage)
             before = last.get(storage)
@@ -515,6 +577,7 @@ class Flush:
                 if place < len(seen) and seen[place] < first_of(entry):
                     emit()
             if self.gather(storage, entry, gathering):
+                first = first if last else first_of(entry)
                 last[storage] = entry.sequence
             else:
                 emit()
@@ -529,9 +592,11 @@ class Flush:
 
         Elements that read older moments, or write what is read so, are taken apart.
         """
+        self._see_through([entry for _, entry in entries if isinstance(entry, Entry)])
         for storage, entry in entries:
-            if isinstance(entry, Entry) and (item := self.item(storage, entry)) is not None:
-                self._rollable[item.sequence] = entry, item
+            if isinstance(entry, Entry) and (found := self.item(storage, entry)) is not None:
+                self._rollable[entry.sequence] = found
+        self._see_no_more([entry for _, entry in entries if isinstance(entry, Entry)])
         writes = [self._numbered(storage, entry) for storage, entry in entries]
         older = outdated(writes)
         taken: list[tuple[Storage, AnyEntry | Item]] = []
@@ -543,8 +608,44 @@ class Flush:
         if older:
             taken.sort(key=lambda pair: first_of(pair[1]))
             writes = [self._numbered(storage, entry) for storage, entry in taken]
+        found = renew(writes, older)
+        copies = set_aside(writes, older, self._kind)
+        if copies:
+            taken = self._with_copies(taken, copies)
+            writes = [self._numbered(storage, entry) for storage, entry in taken]
+            found = renew(writes, older)
         alone = [entry for _, entry in taken if isinstance(entry, Entry) and entry.sequence not in self._rollable]
-        return taken, self._observed(alone, writes, older)
+        return taken, self._observed(alone, writes, older, found)
+
+    def _see_through(self, entries: list[Entry]) -> None:
+        """Find the temporaries of turns."""
+        candidates = {s for s in self.slice.bases if s.base is not None and s.ref is None and not (s.log or s.readers)}
+        candidates.difference_update(self.wanted)
+        if candidates:
+            self.temporaries.update(made_in_turns(candidates, [entry.value for entry in entries]))
+
+    def _see_no_more(self, entries: list[Entry]) -> None:
+        """Leave out the temporaries that something reads as they are."""
+        if not self.temporaries:
+            return
+        rolled = self._rollable
+        values = [node for e in entries if e.sequence not in rolled for node in (e.value, *e.indices)]
+        values += [entry.value for entry, _ in rolled.values() if isinstance(entry, Entry)]
+        values += self.nodes
+        values += [s.base for s in self.slice.bases - self.temporaries if s.base is not None]
+        self.temporaries.difference_update(still_read(values, self.temporaries))
+
+    def _with_copies(
+        self, entries: list[tuple[Storage, AnyEntry | Item]], copies: list[Item]
+    ) -> list[tuple[Storage, AnyEntry | Item]]:
+        """Entries with the writes that copy what some of them read and others overwrite before."""
+        for storage in {copy.storage for copy in copies}:
+            self.private.add(storage)
+        self._rollable.update((copy.sequence, (copy, copy)) for copy in copies)
+        self._rollable.update(
+            (n, (item, item)) for n, (_, item) in list(self._rollable.items()) if _reads_any(item, self.private)
+        )
+        return sorted([*entries, *((copy.storage, copy) for copy in copies)], key=lambda pair: first_of(pair[1]))
 
     def _numbered(self, storage: Storage, entry: AnyEntry | Item) -> Numbered:
         """An entry, its number, and what it is to those who ask which bytes are read and written."""
@@ -607,21 +708,22 @@ class Flush:
         _, item = rollable
         return (storage, *(step.storage for step, _ in item.kind.reads if isinstance(step.storage, Storage)))
 
-    def _base_reads(self, storage: Storage, written: Container[Storage]) -> bool:
-        """Whether version 0 of a storage is still to be computed, from one of those that are written."""
+    def _begins(self, storage: Storage, first: int, written: Container[Storage]) -> bool:
+        """Whether version 0 of a storage is still to be computed, from what a write of this number or a later one made.
+
+        Of those that wait, a storage that is written has had its version 0 looked at.
+        """
         if storage.base is None or storage in self.homes or storage in written:
             return False
-        found = self._beneath.get(storage)
-        if found is None:
-            found = self._beneath[storage] = _read_by_base(storage)
-        return any(source in written for source in found)
+        return _newest(storage.base, self._newest) >= first
 
-    def _observed(self, alone: list[Entry], writes: list[Numbered], older: set[Storage]) -> dict[Storage, list[int]]:
+    def _observed(
+        self, alone: list[Entry], writes: list[Numbered], older: set[Storage], found: dict[Storage, set[int]]
+    ) -> dict[Storage, list[int]]:
         """The moments of each storage that some read needs to be the end of a group.
 
         They are those of reads whose bytes are overwritten before they are used, and of reads in versions 0.
         """
-        found = renew(writes, older)
         reads: dict[Storage, list[Node]] = {}
         for node in _computed(value for entry in alone for value in (entry.value, *entry.indices)):
             match node.op:
@@ -634,7 +736,7 @@ class Flush:
             for storage, own in reads.items()
             for node in overwritten(storage, self.slice.stamps.get(storage, -1), own)
         ]
-        founding = self.slice.founding()
+        founding = self.slice.founding(self.temporaries)
         taped = self.tapes.want(self.lost.keys() - set(founding), writes, older)
         for node in itertools.chain(self.lost.keys() - taped, founding, again):
             match node.op:
@@ -648,7 +750,7 @@ class Flush:
         """Put an entry among the writes that may be rolled; gives False for one that may not."""
         if isinstance(entry, Elements):
             for skeleton, sequences, offsets, columns in entry.by_skeleton():
-                pattern = _cast_pattern(skeleton.pattern(), entry.dtype)
+                pattern = cast_pattern(skeleton.pattern(), entry.dtype)
                 gathering.extend(self._kind(storage, entry.dtype, (), (), pattern), sequences, offsets, columns)
             return True
         known = self._rollable.get(entry.sequence)
@@ -656,16 +758,18 @@ class Flush:
             gathering.add(known[1])
         return known is not None
 
-    def item(self, storage: Storage, entry: Entry) -> Item | None:
-        """A node's write in the form in which it can be rolled, or None."""
+    def item(self, storage: Storage, entry: Entry) -> tuple[Entry, Item] | None:
+        """A node's write in the form in which it can be rolled, and as a write of what temporaries are; or None."""
         if entry.indices or entry.combine != "set":
             return None
-        found = of_node(entry.value)
+        value = seen_through(entry.value, self.temporaries) if self.temporaries else entry.value
+        found = of_node(value)
         if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
             return None
         view = entry.view
         kind = self._kind(storage, view.dtype, view.shape, view.strides, found[0])
-        return Item(entry.sequence, kind, view.offset, found[1])
+        plain = entry if value is entry.value else replace(entry, value=value)
+        return plain, Item(entry.sequence, kind, view.offset, found[1])
 
     def _kind(
         self, storage: Storage, dtype: object, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
@@ -685,19 +789,22 @@ class Flush:
                 self._keep(Gathering([item]).take())
                 self._single(item.storage, self._rollable.get(item.sequence, (item,))[0])
             case reroll.Parallel(runs=runs, writes=writes):
-                ends = writes.ends
-                for storage in ends:
+                for storage in writes.ends:
                     self.home(storage)
                 self._keep(writes)
                 start = len(self.program.statements)
                 for run in runs:
                     self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
-                for storage, last in ends.items():
-                    self._mark(storage, last)
+                self._mark_group(writes)
             case reroll.Sequential(writes=writes):
                 self._add(Turns(self.tapes.beside(group), self.home).repeat())
-                for storage, last in writes.ends.items():
-                    self._mark(storage, last)
+                self._mark_group(writes)
+
+    def _mark_group(self, writes: Writes) -> None:
+        """Note that the statements so far have made the writes of a group."""
+        starts = writes.starts
+        for storage, last in writes.ends.items():
+            self._mark(storage, starts[storage], last)
 
     def _reader(self, start: int) -> Reader:
         """Views of storages as they are just before a statement."""
@@ -744,8 +851,8 @@ class Flush:
         """One entry as one statement."""
         ref = self.home(storage)
         match entry:
-            case Segment(view=view, numbers=numbers):
-                self._add(self._segment(storage, view, numbers, ref))
+            case Segment(dtype=dtype, numbers=numbers):
+                self._add(self._segment(storage, dtype, numbers, ref))
             case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
                 places = tuple(self.resolve(index) for index in indices)
                 self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
@@ -753,18 +860,17 @@ class Flush:
                 self._add(Turns(loop, self.home).repeat())
             case GatherEntry(view=view, reads=reads):
                 self._gather(storage, view, reads)
-            case Item(kind=kind, offset=offset):
+            case Item(kind=kind):
                 value = scalar_node(kind.pattern, entry.recorded, kind.dtype)
-                self._add(Write(ref, View(kind.dtype, (), (), offset), self.resolve(value)))
+                self._add(Write(ref, entry.view, self.resolve(value)))
             case Elements():
                 raise InternalError("journal: elements are rolled, not written one by one")
-        self._mark(storage, entry.sequence)
+        self._mark(storage, entry.sequence, entry.sequence)
 
-    def _segment(self, storage: Storage, view: View, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
+    def _segment(self, storage: Storage, dtype: DType, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
-        pattern = Pattern((Step("number", view.dtype),))
-        kind = self._kind(storage, view.dtype, (), (), pattern)
-        offsets = _offsets(view, numbers)
+        kind = self._kind(storage, dtype, (), (), Pattern((Step("number", dtype),)))
+        offsets = offsets_of(dtype, numbers)
         run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)
 
@@ -818,19 +924,12 @@ class Flush:
                 node.place = renamed.get(ref, ref), view
 
 
-def _only_within(part: Slice, wanted: Sequence[Node]) -> set[Node]:
-    """The reads that only entries of a slice hold: nobody will ask for the values that they overwrite.
+def _only_within(roots: list[Node], wanted: Sequence[Node]) -> set[Node]:
+    """The reads that only some values of a slice hold: nobody will ask for what they see once it is overwritten.
 
     Decided by reference counts (CPython's): a node with more of them than the slice accounts for is held elsewhere, and
     so is all that it reads. Any miscount upwards keeps a value that nobody needs, which is safe.
     """
-    drain()
-    part.release()
-    roots: list[Node] = []
-    for _, entry in part.entries():
-        if isinstance(entry, Entry):
-            roots.append(entry.value)
-            roots.extend(entry.indices)
     if not any(isinstance(node.op, Read) or node.src for node in roots):
         return set()
     order = toposort(roots)
@@ -888,24 +987,42 @@ def _overhead() -> int:
 _OVERHEAD: Final = _overhead()
 
 
-def _read_by_base(storage: Storage) -> set[Storage]:
-    """The storages that version 0 of one is computed from, through first versions of others as well."""
-    found: set[Storage] = set()
-    stack: list[Node] = [storage.base] if storage.base is not None else []
-    seen: set[Node] = set()
+def _overhead_of_storages() -> int:
+    """The references to a storage that a slice's own tables make, and those of counting."""
+    storage = Storage(0, "CPU")
+    bases, tables = {storage}, ({storage: 0}, {storage: 0})
+    del storage
+    return next(sys.getrefcount(storage) + 0 * len(tables) for storage in bases)
+
+
+_OVERHEAD_OF_STORAGES: Final = _overhead_of_storages()
+
+
+def _reads_of(storage: Storage) -> set[Node]:
+    """The reads of a storage that are alive."""
+    return {node for reference in storage.live if (node := reference()) is not None}
+
+
+def _newest(root: Node, found: dict[Node, int]) -> int:
+    """The number of the last write that a value sees, through versions 0 of storages as well.
+
+    Args:
+        found: What is known of values, to which what is found is added.
+    """
+    stack = [root]
     while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        match node.op:
-            case Read(storage=Storage() as source):
-                if source not in found and source.base is not None:
-                    stack.append(source.base)
-                found.add(source)
-            case _:
-                stack.extend(node.src)
-    return found
+        node = stack[-1]
+        newest, below = 0, node.src
+        if node.place is not None:
+            below = ()
+        elif isinstance(node.op, Read) and isinstance(node.op.storage, Storage):
+            newest, base = node.op.stamp, node.op.storage.base
+            below = () if base is None else (base,)
+        missing = [source for source in below if source not in found]
+        stack.extend(missing)
+        if not missing:
+            found[stack.pop()] = max([newest, *(found[source] for source in below)])
+    return found[root]
 
 
 def _first_uses(entry: Elements) -> list[int]:
@@ -920,6 +1037,11 @@ def _first_uses(entry: Elements) -> list[int]:
     return [sequence - 1 for sequence in found.values()]
 
 
+def _reads_any(item: Item, storages: set[Storage]) -> bool:
+    """Whether a write reads one of some storages."""
+    return any(step.storage in storages for step, _ in item.kind.reads)
+
+
 def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Node:
     """A scalar expression as a node, its reads as of their stamps."""
 
@@ -927,12 +1049,13 @@ def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Nod
         if step.kind == "number":
             return const(step.dtype, holes[hole]), False
         storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
-        return storage.read_past(View(step.dtype, (), (), int(holes[hole])), int(holes[hole + 1])), False
+        view = View(step.dtype, step.shape, step.strides, int(holes[hole]))
+        return storage.read_past(view, int(holes[hole + 1])), False
 
-    return batch(_cast_pattern(pattern, dtype), (), leaf)
+    return batch(cast_pattern(pattern, dtype), (), leaf)
 
 
-def _cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
+def cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
     """A pattern whose value has a dtype."""
     if pattern.steps[-1].dtype is dtype:
         return pattern
@@ -959,64 +1082,3 @@ def _read_buffer(position: int, storage: Storage, view: View) -> Node:
 def _no_reads(storage: Storage, view: View) -> Node:
     """Numbers read nothing."""
     raise InternalError("journal: a segment of numbers has no reads")
-
-
-def _offsets(view: View, numbers: dict[int, int | float | bool]) -> Integers:
-    """The byte offsets of row-major positions of a view."""
-    positions = np.fromiter(numbers, np.int64, len(numbers))
-    total = np.full(len(numbers), view.offset, np.int64)
-    for extent, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
-        positions, digits = np.divmod(positions, extent)
-        total += digits * stride
-    return total + positions * (view.strides[0] if view.shape else 0)
-
-
-def view_of(view: View, value: Node) -> Node:
-    """A view of a computed value: by movement ops where they can say it (fusion sees through them), else a window."""
-    if view.dtype is value.dtype:
-        if view.is_contiguous and view.offset == 0 and view.size == value.size:
-            return movement.reshape(value, view.shape)
-        moved = _by_movement(view, value)
-        if moved is not None:
-            return moved
-    return window(view, value)
-
-
-def _by_movement(view: View, value: Node) -> Node | None:
-    """A view whose axes are axes of the value: cut, reversed, permuted, repeated."""
-    item = value.dtype.itemsize
-    whole = View.contiguous(value.dtype, value.shape)
-    if view.size == 0 or 0 in value.shape:
-        return None
-    axes = [(s, a) for a, (s, n) in enumerate(zip(whole.strides, whole.shape, strict=True)) if n > 1]
-    by_stride = dict(axes)
-    chosen: dict[int, int] = {}  # value axis -> view axis
-    for place, (n, s) in enumerate(zip(view.shape, view.strides, strict=True)):
-        if n == 1 or s == 0:
-            continue
-        axis = by_stride.get(abs(s))
-        if axis is None or axis in chosen:
-            return None
-        chosen[axis] = place
-    low = view.offset + sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True) if s < 0)
-    if low % item:
-        return None
-    bounds: list[tuple[int, int]] = []
-    flips: list[int] = []
-    for a, (n, s) in enumerate(zip(whole.shape, whole.strides, strict=True)):
-        start, low = divmod(low, s) if n > 1 else (0, low)
-        place = chosen.get(a)
-        count = view.shape[place] if place is not None else 1
-        if start + count > n or start < 0:
-            return None
-        bounds.append((start, start + count))
-        if place is not None and view.strides[place] < 0:
-            flips.append(a)
-    if low:
-        return None
-    node = movement.flip(movement.shrink(value, tuple(bounds)), tuple(flips))
-    order = sorted(chosen, key=lambda a: chosen[a])
-    rest = [a for a in range(node.rank) if a not in chosen]
-    node = movement.permute(node, (*order, *rest))
-    kept = tuple(n if s != 0 and n != 1 else 1 for n, s in zip(view.shape, view.strides, strict=True))
-    return expand(movement.reshape(node, kept), view.shape)

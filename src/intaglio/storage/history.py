@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import weakref
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from intaglio.storage.journal import next_sequence
+from intaglio.storage.journal import Elements, next_sequence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
+    from intaglio.storage.skeleton import Hole, Skeleton
     from intaglio.storage.storage import Storage
 
 
@@ -24,11 +29,16 @@ class Record:
     indices: tuple[Node, ...] = ()
 
 
-@dataclass(slots=True)
+Past: TypeAlias = Record | Elements
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class History:
     """What a tracked storage was: version 0, and the writes since. A leaf accumulates; others pass on.
 
-    `began` is a number between those of the writes (of any storage) before and after it began.
+    `began` is a number between those of the writes (of any storage) before and after it began. Scalar expressions that
+    were written to single elements are rows. Rows hold no reads: of what they read, `kept` are the reads whose bytes
+    have been overwritten since.
     """
 
     dtype: DType
@@ -36,7 +46,50 @@ class History:
     began: int
     leaf: bool = False
     freed: bool = False  # whether tracked writes or a tracked base were let go by a backward sweep
-    records: list[Record] = field(default_factory=list)
+    records: list[Past] = field(default_factory=list)  # in order
+    kept: dict[Node, None] = field(default_factory=dict)
+
+    def add_element(self, skeleton: Skeleton, holes: tuple[Hole, ...], offset: int, sequence: int) -> None:
+        """Note the write of a tracked scalar expression to one element."""
+        row = (*holes, skeleton, offset, sequence)
+        last = self.records[-1] if self.records else None
+        if isinstance(last, Elements):
+            again = last.rows[-3] is skeleton
+            last.rows += row
+            if again:
+                return
+        else:
+            self.records.append(Elements(self.dtype, sequence, [*row]))
+        for source in skeleton.storages:
+            followers = source.followers
+            if followers is None:
+                followers = source.followers = weakref.WeakSet()
+            followers.add(self)
+
+    def between(self, start: int, stop: int) -> Iterator[tuple[Past, int | None]]:
+        """The writes after one number and up to another, each with the number of the write before it."""
+        place = bisect_right(self.records, start, key=lambda record: record.sequence)
+        for number in range(place, len(self.records)):
+            record = self.records[number]
+            before = self.records[number - 1].sequence if number else None
+            if isinstance(record, Record):
+                if record.sequence > stop:
+                    return
+                yield record, before
+                continue
+            for piece in record.cut((start, stop)):
+                if start < piece.first and piece.sequence <= stop:
+                    yield piece, before
+
+    def newest(self, stamp: int) -> int:
+        """The number of the last write up to a stamp, 0 if there is none."""
+        place = bisect_right(self.records, stamp, key=lambda record: record.sequence)
+        if place < len(self.records):
+            record = self.records[place]
+            if isinstance(record, Elements) and record.first <= stamp:
+                sequences = record.sequences()
+                return sequences[bisect_right(sequences, stamp) - 1]
+        return self.records[place - 1].sequence if place else 0
 
 
 def history_of(storage: Storage) -> History | None:

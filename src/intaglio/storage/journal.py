@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
+
 from intaglio.ir.view import View
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from intaglio.storage.storage import Storage
     from intaglio.storage.writes import Item
 
-next_sequence: Final = itertools.count(1).__next__
+ROOM: Final = 16  # the distance of the numbers of writes: those between are for copies of what a write overwrites
+next_sequence: Final = itertools.count(ROOM, ROOM).__next__
 
 
 class Numbers(dict[int, "int | float | bool"]):
@@ -40,29 +43,101 @@ class Numbers(dict[int, "int | float | bool"]):
 
 @dataclass(slots=True)
 class Segment:
-    """A run of numbers written at integer positions of one view, with nothing read between: position -> number.
+    """A run of numbers written to single elements of one dtype, with nothing read between: place -> number.
 
-    Positions are row-major over the view's shape. Later numbers for one position replace earlier ones.
+    Places are counted in elements from the storage's first, so that all its views share them. Later numbers for one
+    place replace earlier ones.
     """
 
     sequence: int
-    view: View
+    dtype: DType
     numbers: dict[int, int | float | bool]
+    only: View | None  # what all of them are written through, if it is one view
+    low: int  # bytes that they are in
+    high: int
+
+    @classmethod
+    def through(cls, sequence: int, view: View, numbers: dict[int, int | float | bool]) -> Segment:
+        """A segment of numbers written through a view."""
+        return cls(sequence, view.dtype, numbers, view, *view.byte_bounds())
+
+    @property
+    def view(self) -> View:
+        """What all places are in: the only view written through, or the elements from the first to the last."""
+        if self.only is not None:
+            return self.only
+        return View.contiguous(self.dtype, ((self.high - self.low) // self.dtype.itemsize,), self.low)
+
+    def join(self, view: View) -> None:
+        """Have room for numbers written through another view of the dtype."""
+        if view != self.only:
+            self.only = None
+            low, high = view.byte_bounds()
+            self.low, self.high = min(low, self.low), max(high, self.high)
 
 
 @dataclass(slots=True)
 class Pen:
-    """The way into an open segment that handles keep: all that one number written at one position asks of them.
+    """The way of one view into an open segment, which handles keep: all that the write of one number asks of them.
 
-    Closing the segment sets `length` to 0 and lets go of the numbers, so that a kept pen writes no more.
+    The place of an element is `start` and, for each position of an axis, what the axis steps by. Views of one axis and
+    of two have theirs by name, so that writes in loops need no loop over the axes.
     """
 
-    view: View
     numbers: dict[int, int | float | bool]
     length: int  # how many positions the only axis of the view has; 0 for another rank
+    rows: int  # how many the axes of a view of two have; 0 for another rank
+    columns: int
+    start: int
+    step: int
+    inner: int
+    direct: bool  # whether `start` is 0 and the last axis steps by 1, as in a whole storage
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
     lowest: int  # integers from here to `highest` fit, without asking the dtype
     highest: int
     floating: bool  # whether floats may be written as they are
+
+    @classmethod
+    def of(cls, view: View, numbers: dict[int, int | float | bool]) -> Pen:
+        """The way of a view into the numbers of an open segment."""
+        dtype, shape, strides, offset = view
+        start, steps = offset // dtype.itemsize, tuple(stride // dtype.itemsize for stride in strides)
+        length = shape[0] if len(shape) == 1 else 0
+        rows, columns = shape if len(shape) == 2 else (0, 0)
+        step, inner = (*steps, 0, 0)[:2]
+        direct = start == 0 and steps[-1:] == (1,)
+        low, high = plain_range(dtype)
+        return cls(numbers, length, rows, columns, start, step, inner, direct, shape, steps, low, high, dtype.is_float)
+
+    def close(self) -> None:
+        """Have no positions and let go of the numbers: who kept the pen writes no more with it."""
+        self.length = self.rows = 0
+        self.shape = ()
+        self.numbers = {}
+
+
+INTEGERS: Final = frozenset({int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])})  # name a position
+
+
+def element_at(index: Any, shape: tuple[int, ...], steps: tuple[int, ...], place: int) -> int | None:
+    """Where the one element lies that integers name, from the place of the first and each axis's step.
+
+    None where they name more than an element, or are out of range.
+    """
+    parts: tuple[Any, ...] = index if index.__class__ is tuple else (index,)
+    if len(parts) != len(shape):
+        return None
+    for part, n, step in zip(parts, shape, steps):  # noqa: B905 -- of one length; asking takes longer than adding
+        if type(part) not in INTEGERS:
+            return None
+        i = int(part)
+        if i < 0:
+            i += n
+        if not 0 <= i < n:
+            return None
+        place += i * step
+    return place
 
 
 DIGIT: Final = (1 << 30) - 1  # CPython compares integers of one digit at once, and longer ones ten times as slowly
@@ -89,7 +164,7 @@ class Entry:
     site: tuple[str, int] | None = None
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Elements:
     """Scalar expressions written to single elements, one after the other with no other write to the storage between.
 
@@ -142,11 +217,18 @@ class Elements:
 
     def sequences(self) -> list[int]:
         """The number of each write."""
-        return [self.rows[end - 1] for end in self.ends()]
+        return self._column(1)
 
     def offsets(self) -> list[int]:
         """The byte offset of each write."""
-        return [self.rows[end - 2] for end in self.ends()]
+        return self._column(2)
+
+    def _column(self, place: int) -> list[int]:
+        """What stands so many places before the end of each row."""
+        ends = self.ends()
+        if isinstance(ends, range):
+            return self.rows[ends.step - place : ends[-1] : ends.step]
+        return [self.rows[end - place] for end in ends]
 
     def overlaps(self, view: View) -> bool:
         """Whether one of the writes overlaps a view."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.errors import GradError
@@ -14,22 +15,25 @@ from intaglio.ops.memory import Read
 from intaglio.storage import reroll
 from intaglio.storage.batch import supports
 from intaglio.storage.build import whole_write
-from intaglio.storage.flush import view_of
+from intaglio.storage.flush import cast_pattern, scalar_node
 from intaglio.storage.history import Record, history_of
+from intaglio.storage.journal import Elements
 from intaglio.storage.readers import outdated, renew, stale
 from intaglio.storage.reverse import pullback
-from intaglio.storage.skeleton import LARGEST, of_node
+from intaglio.storage.skeleton import is_small, of_node
 from intaglio.storage.storage import Storage
+from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.storage.readers import Numbered
     from intaglio.storage.reverse import Pullback
     from intaglio.storage.skeleton import Hole, Pattern
-    from intaglio.storage.writes import Run, Writes
+    from intaglio.storage.writes import Run
 
 
 @dataclass(eq=False, slots=True)
@@ -71,8 +75,8 @@ class Past:
         self._seen: Final[set[Node]] = set()
         self._reads: Final[dict[Storage, list[Node]]] = {}  # those that are not a rolled write's own
         self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
-        self._found: Final[list[tuple[Storage, Record, Item | None]]] = []
-        self._records: Final[dict[int, Record]] = {}  # by number
+        self._found: Final[list[tuple[Storage, Record | Item]]] = []
+        self._records: Final[dict[int, Record]] = {}  # those of rolled writes that were not rows, by number
         self._reached: Final[dict[Node, int]] = {}
         self._collect(root)
         self._roll()
@@ -96,12 +100,13 @@ class Past:
             storage = self._work.pop()
             history = history_of(storage)
             assert history is not None
-            stamp, place = self._stamps[storage], taken.get(storage, 0)
-            while place < len(history.records) and history.records[place].sequence <= stamp:
-                before = history.records[place - 1].sequence if place else None
-                self._take(storage, history.records[place], before)
-                place += 1
-            taken[storage] = place
+            stamp, done = self._stamps[storage], taken.get(storage, 0)
+            for record, before in history.between(done, stamp):
+                if isinstance(record, Record):
+                    self._take(storage, record, before)
+                else:
+                    self._take_elements(storage, record)
+            taken[storage] = stamp
         self._found.sort(key=lambda found: found[1].sequence)
 
     def _need(self, storage: object, stamp: int) -> None:
@@ -137,15 +142,27 @@ class Past:
     def _take(self, storage: Storage, record: Record, before: int | None) -> None:
         """Need all that a write reads; `before` is the number of the write before it."""
         item = self._item(storage, record, before)
-        self._found.append((storage, record, item))
         if item is None:
+            self._found.append((storage, record))
             if record.value is not None:
                 self._follow(record.value)
             return
+        self._found.append((storage, item))
         self.items[item.sequence] = item
         self._records[item.sequence] = record
         for step, hole in item.kind.reads:
             self._need(step.storage, int(item.holes[hole + 1]))
+
+    def _take_elements(self, storage: Storage, elements: Elements) -> None:
+        """Need all that rows read."""
+        for skeleton, sequences, offsets, columns in elements.by_skeleton():
+            kind = self._kind(storage, elements.dtype, (), (), cast_pattern(skeleton.pattern(), elements.dtype))
+            rows = zip(*columns, strict=True) if columns else repeat(())
+            items = [Item(n, kind, at, row) for n, at, row in zip(sequences, offsets, rows, strict=False)]
+            self._found.extend((storage, item) for item in items)
+            self.items.update(zip(sequences, items, strict=True))
+            for step, hole in kind.reads:
+                self._need(step.storage, int(max(columns[hole + 1])))
 
     def _item(self, storage: Storage, record: Record, before: int | None) -> Item | None:
         """A write in the form in which it can be rolled, or None."""
@@ -166,12 +183,18 @@ class Past:
         if found is None:
             return None
         pattern, holes = found
-        key = (storage, view.shape, view.strides, pattern)
+        kind = self._kind(storage, view.dtype, view.shape, view.strides, pattern)
+        return Item(record.sequence, kind, view.offset, holes)
+
+    def _kind(
+        self, storage: Storage, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
+    ) -> Kind:
+        """What writes of one storage, form and pattern have in common."""
+        key = (storage, shape, strides, pattern)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = Kind(storage, view.dtype, view.shape, view.strides, pattern, tuple(pattern.reads))
-            self._kinds[key] = kind
-        return Item(record.sequence, kind, view.offset, holes)
+            kind = self._kinds[key] = Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))
+        return kind
 
     # -- as steps
 
@@ -189,21 +212,22 @@ class Past:
             prior.update(last)
             last.clear()
 
-        for storage, record, item in self._found:
+        for storage, what in self._found:
+            item = what if isinstance(what, Item) else None
             if item is not None and items and any(self._begins(s, items[0].sequence, last) for s in _touched(item)):
                 emit()  # what version 0 of a storage is made from is no part of a loop that starts from that
             seen, before = moments.get(storage), last.get(storage)
             if seen and before is not None:
                 place = bisect_left(seen, before)
-                if place < len(seen) and seen[place] < record.sequence:
+                if place < len(seen) and seen[place] < what.sequence:
                     emit()
-            if item is None:
-                emit()
-                self._add(storage, record, record.sequence)
-                prior[storage] = record.sequence
+            if isinstance(what, Item):
+                items.append(what)
+                last[storage] = what.sequence
             else:
-                items.append(item)
-                last[storage] = record.sequence
+                emit()
+                self._add(storage, what, what.sequence)
+                prior[storage] = what.sequence
         emit()
 
     def _begins(self, storage: object, first: int, written: Container[object]) -> bool:
@@ -232,14 +256,19 @@ class Past:
         They are those of reads whose bytes are overwritten before they are used (or at all, if what uses them is no
         rolled write), and of reads in versions 0.
         """
-        all_writes: list[Numbered] = [(s, record.sequence, item or record.view) for s, record, item in self._found]
+        all_writes: list[Numbered] = [(s, w.sequence, w if isinstance(w, Item) else w.view) for s, w in self._found]
         found = renew(all_writes, outdated(all_writes))
         for read in self._founding():
             found.setdefault(read.storage, set()).add(read.stamp)  # pyright: ignore[reportArgumentType] -- of storages
         for storage, reads in self._reads.items():
             history = history_of(storage)
             if history is not None and history.records:
-                writes = [(r.sequence, r.view) for r in history.records if r.sequence <= self._stamps[storage]]
+                moments = sorted(
+                    {*(node.op.stamp for node in reads if isinstance(node.op, Read)), self._stamps[storage]}
+                )
+                past = [record for record, _ in history.between(0, self._stamps[storage])]
+                parts = [part for p in past for part in (p.cut(moments) if isinstance(p, Elements) else (p,))]
+                writes = [(part.sequence, part.view if isinstance(part, Record) else part) for part in parts]
                 again = stale(storage.nbytes, writes, reads)
                 found.setdefault(storage, set()).update(node.op.stamp for node in again if isinstance(node.op, Read))
         return {storage: sorted(stamps) for storage, stamps in found.items()}
@@ -280,9 +309,9 @@ class Past:
         """One group as steps."""
         match group:
             case reroll.Single(item=item):
-                self._add(item.storage, self._records[item.sequence], item.sequence)
+                self._add(item.storage, self._record(item), item.sequence)
             case reroll.Parallel(runs=runs, writes=writes) if all(_is_unchanged(run) for run in runs):
-                starts = _starts(writes)
+                starts = writes.starts
                 for run in runs:
                     storage = run.kind.storage
                     self._add(storage, _batched(run), starts[storage])
@@ -295,8 +324,15 @@ class Past:
                     for item in writes.items():
                         self._group(reroll.Single(item, "its gradient is no loop"))
                     return
-                for storage, start in _starts(writes).items():
+                for storage, start in writes.starts.items():
                     self._add(storage, loop, start)
+
+    def _record(self, item: Item) -> Record:
+        """A write that is by itself after all."""
+        found = self._records.get(item.sequence)
+        if found is not None:
+            return found
+        return Record(item.sequence, item.view, scalar_node(item.kind.pattern, item.recorded, item.kind.dtype))
 
     def _loop(self, group: reroll.Sequential) -> Loop | None:
         """A loop, if its gradient is one: each read sees the writes before it, and one version of what none writes."""
@@ -343,9 +379,7 @@ def _beneath(node: Node) -> tuple[int, tuple[Node, ...]]:
             history = history_of(storage)
             if history is None:
                 return 0, ()
-            place = bisect_right(history.records, stamp, key=lambda record: record.sequence)
-            newest = history.records[place - 1].sequence if place else 0
-            return newest, (history.base,) if history.base is not None else ()
+            return history.newest(stamp), (history.base,) if history.base is not None else ()
         case Detach():
             return 0, ()
         case _:
@@ -367,26 +401,11 @@ def _without_temporaries(value: Node, before: int) -> Node:
                 history = history_of(storage)
                 assert history is not None
                 assert history.base is not None
-                if history.began > before and _is_small(history.base):
+                if history.began > before and is_small(history.base):
                     found[node] = view_of(view, history.base)
             case _:
                 pass
     return substitute((value,), found)[0] if found else value
-
-
-def _is_small(value: Node) -> bool:
-    """Whether a value may be a part of a loop's body, by its size."""
-    stack, seen = [value], {value}
-    while stack and len(seen) <= LARGEST:
-        fresh = [source for source in stack.pop().src if source not in seen]
-        seen.update(fresh)
-        stack.extend(fresh)
-    return len(seen) <= LARGEST
-
-
-def _starts(writes: Writes) -> dict[Storage, int]:
-    """The number of the first write of each storage."""
-    return {run.kind.storage: int(run.sequences[0]) for run in reversed(writes.runs)}
 
 
 def _is_unchanged(run: Run) -> bool:

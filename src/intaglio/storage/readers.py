@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
+    from intaglio.storage.columns import Integers
     from intaglio.storage.storage import Storage
 
     Target: TypeAlias = View | Elements  # what a write that is not rolled (or many of single elements) writes to
@@ -160,6 +162,15 @@ class Times:
     def write(self, view: View, number: int) -> None:
         """Note a write."""
         self._of(view)[...] = number
+
+    def write_elements(self, dtype: DType, offsets: Integers, numbers: Integers) -> None:
+        """Note writes of single elements, in order."""
+        for byte in range(dtype.itemsize):
+            self._last[offsets + byte] = numbers
+
+    def newest_of(self, dtype: DType, offsets: Integers) -> Integers:
+        """The last write of any byte of each of some elements."""
+        return np.max([self._last[offsets + byte] for byte in range(dtype.itemsize)], axis=0)
 
     def newest(self, view: View) -> int:
         """The last write of any byte of a view."""

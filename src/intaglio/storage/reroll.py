@@ -74,6 +74,16 @@ def roll(writes: Writes, prior: dict[Storage, int]) -> list[Group]:
     return groups
 
 
+def flowing(writes: Writes) -> set[Storage]:
+    """The storages that writes which depend on one another write or read, directly or through others."""
+    found: set[Storage] = set()
+    for part in _components(writes):
+        if _has_flow(part):
+            found.update(run.kind.storage for run in part.runs)
+            found.update(step.storage for run in part.runs for step, _ in run.kind.reads)  # pyright: ignore[reportArgumentType] -- reads hold storages
+    return found
+
+
 def _last(group: Group) -> int:
     """The number of the last write of a group."""
     return group.item.sequence if isinstance(group, Single) else int(group.writes.sequences[-1])
@@ -358,10 +368,10 @@ def _in_turn(runs: list[Run]) -> bool:
 
 
 def _stay_wide(run: Run) -> NDArray[np.bool_]:
-    """For each write of a run, whether it is work enough for a kernel of its own, or reads what it writes elsewhere."""
+    """For each write of a run, whether it gets kernels of its own: by its work or ops, or as it reads its target."""
     kind = run.kind
-    found = np.full(len(run.numbers), kind.size >= WIDE)
-    if kind.size == 1 or kind.size >= WIDE:
+    found = np.full(len(run.numbers), kind.size >= WIDE or kind.pattern.is_in_parts)
+    if kind.size == 1 or found.all():
         return found
     for step, hole in kind.reads:
         if step.storage is kind.storage:
@@ -380,28 +390,48 @@ def _meets(kind: Kind, step: Step, distance: int) -> bool:
 
 
 def sequential(writes: Writes) -> list[Group]:
-    """A loop over a repeating body, or over a switch where the kinds follow no period; what is left stays single."""
+    """A loop over a repeating body, or over a switch where the kinds follow no period.
+
+    What comes before the first turn of the body and after its last are turns of their own, unless it is long.
+    """
     kinds = writes.kinds
     first, end = _common(writes, kinds)
     period = _period(kinds[first:end])
     if period is None and len(writes) < 2 * len(writes.runs):
+        if len(writes) <= LONGEST_PERIOD and all(run.kind.size == 1 for run in writes.runs):
+            return [Sequential(1, [_arm(writes, kinds, 0, len(writes), np.arange(1))], None, writes)]
         return _singles(writes, "too few entries of its kind")
     if period is None:
         return [Sequential(len(writes), [[run] for run in writes.runs], kinds.tolist(), writes)]
-    turns = np.arange((end - first) // period)
-    end = first + len(turns) * period
-    rolled = writes.between(first, end) if end - first < len(writes) else writes
-    kinds = rolled.kinds
+    count = (end - first) // period
+    end = first + count * period
+    before, after = [], []
+    if first > LONGEST_PERIOD:
+        before = _singles(writes.between(0, first), "the only one of its kind")
+    if len(writes) - end > LONGEST_PERIOD:
+        after = _singles(writes.between(end, len(writes)), "the rest of a rolled loop")
+    if before or after:
+        start, stop = (first if before else 0), (end if after else len(writes))
+        writes, first, end = writes.between(start, stop), first - start, end - start
+        kinds = writes.kinds
+    arms: list[list[Run]] = []
+    selector: list[int] = []
+    for start, length, turns in ((0, first, 1), (first, period, count), (end, len(writes) - end, 1)):
+        if length:
+            selector += [len(arms)] * turns
+            arms.append(_arm(writes, kinds, start, length, np.arange(len(selector) - turns, len(selector))))
+    return [*before, Sequential(len(selector), arms, selector if len(arms) > 1 else None, writes), *after]
+
+
+def _arm(writes: Writes, kinds: Integers, start: int, length: int, turns: Integers) -> list[Run]:
+    """The runs of a body of some length that begins at a write and runs in some turns in a row."""
     body: list[Run] = []
-    for place in range(period):
-        run = rolled.runs[int(kinds[place])]
-        own = run.keep(np.searchsorted(run.numbers, turns * period + place))
+    for place in range(start, start + length):
+        run = writes.runs[int(kinds[place])]
+        wanted: Integers = (turns - turns[0]) * length + place
+        own = run.keep(np.searchsorted(run.numbers, wanted))
         body.append(replace(own, numbers=turns))
-    return [
-        *_singles(writes.between(0, first), "the only one of its kind"),
-        Sequential(len(turns), [body], None, rolled),
-        *_singles(writes.between(end, len(writes)), "the rest of a rolled loop"),
-    ]
+    return body
 
 
 def _common(writes: Writes, kinds: Integers) -> tuple[int, int]:

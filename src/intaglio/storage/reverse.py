@@ -75,6 +75,8 @@ class Pullback:
 def pullback(kind: Kind) -> Pullback | None:
     """The gradient of a kind of write; None where a read of it repeats bytes in a way that no view undoes.
 
+    None as well where it is too large to be a part of a loop, or takes several kernels.
+
     Raises: GradError if some op cannot be differentiated.
     """
     leaves: dict[Node, tuple[Step, int]] = {}
@@ -99,7 +101,7 @@ def pullback(kind: Kind) -> Pullback | None:
             return None
         own = reduce("sum", cts[node], tuple(a for a, (n, s) in enumerate(axes) if not s and n != 1))
         found = of_node(add(make(Read(OLD, view, 0)), own), again=True, largest=LARGEST_PULLBACK)
-        if found is None:
+        if found is None or found[0].is_in_parts:
             return None
         shares.append(Share(hole, step.storage, view, *found))
     used = {step.storage for share in shares for step in share.pattern.steps}
@@ -171,11 +173,11 @@ class Workspace:
         assert isinstance(storage, Storage)
         seen = self._seen[id(run), hole]
         if len(seen) == 1:
-            self.storage.write(_moved(whole, start), _read(step, *seen[0]))
+            self.storage.write(_moved(whole, start), read_of(step, *seen[0]))
             return
-        if not _is_there(step, seen):
+        if not is_there(step, seen):
             view = View.contiguous(step.dtype, (len(seen), *step.shape), start)
-            self.storage.write_gathered(view, [_read(step, *place) for place in seen])
+            self.storage.write_gathered(view, [read_of(step, *place) for place in seen])
             return
         places = start + whole.nbytes * np.arange(len(seen))
         columns = [np.array(column, np.int64) for column in zip(*seen, strict=True)]
@@ -272,16 +274,17 @@ def _seen(run: Run, hole: int, items: Mapping[int, Item]) -> list[tuple[int, int
     return found[:1] if all(place == found[0] for place in found) else found
 
 
-def _read(step: Step, offset: int, stamp: int) -> Node:
+def read_of(step: Step, offset: int, stamp: int) -> Node:
     """What a read of a loop saw."""
-    return make(Read(step.storage, View(step.dtype, step.shape, step.strides, offset), stamp))
+    assert isinstance(step.storage, Storage)
+    return step.storage.read_past(View(step.dtype, step.shape, step.strides, offset), stamp)
 
 
-def _is_there(step: Step, seen: list[tuple[int, int]]) -> bool:
+def is_there(step: Step, seen: list[tuple[int, int]]) -> bool:
     """Whether the bytes that a read saw are still what they were, at each turn."""
     storage = step.storage
     assert isinstance(storage, Storage)
     if all(stamp == storage.sequence for _, stamp in seen):
         return True
-    nodes = [_read(step, *place) for place in seen]
+    nodes = [read_of(step, *place) for place in seen]
     return all(node.place is None for node in nodes) and not overwritten(storage, storage.sequence, nodes)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import Node, Op, toposort
-from intaglio.ops.memory import Const, Read
+from intaglio.ops.memory import Const, Put, Read
+from intaglio.ops.reduce import Scan
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 Hole: TypeAlias = int | float | bool
 LARGEST: Final = 96  # nodes of a payload that may become the body of a loop
-CHILDREN: Final = 16  # remembered extensions of a skeleton: a bound, since each keeps its operands alive
+CHILDREN: Final = 64  # remembered extensions of a skeleton: a bound, since each keeps its operands alive
 
 
 class Skeleton:
@@ -68,6 +70,12 @@ class Skeleton:
         return self.key
 
 
+@cache
+def number_skeleton(dtype: DType) -> Skeleton:
+    """The skeleton of a number by itself."""
+    return Skeleton(dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of a pattern: a read (two holes), a number (one hole), or an op over earlier steps."""
@@ -100,6 +108,12 @@ class Pattern:
                 hole += 1
         return found
 
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether it takes several kernels: a scatter is one, and so is a running reduction that others use."""
+        ops = [step.op for step in self.steps]
+        return any(isinstance(op, Put) for op in ops) or any(isinstance(op, Scan) for op in ops[:-1])
+
 
 def _flatten(root: Skeleton) -> Pattern:
     """The pattern of a skeleton: its steps in the order in which its holes stand."""
@@ -129,6 +143,8 @@ def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple
 
     With `again`, kept values are read as they were written: from their storages.
     """
+    if not is_small(root, largest):
+        return None
     steps: list[Step] = []
     holes: list[Hole] = []
     index: dict[Node, int] = {}
@@ -145,6 +161,14 @@ def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple
             case op:
                 steps.append(Step("op", node.dtype, node.shape, op=op, src=tuple(index[s] for s in node.src)))
         index[node] = len(steps) - 1
-        if len(steps) > largest:
-            return None
     return Pattern(tuple(steps)), tuple(holes)
+
+
+def is_small(root: Node, largest: int = LARGEST) -> bool:
+    """Whether a value has no more nodes than the body of a loop may have: no more than those are looked at."""
+    stack, seen = [root], {root}
+    while stack and len(seen) <= largest:
+        fresh = [source for source in stack.pop().src if source not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return len(seen) <= largest

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
 from intaglio.engine import realize as engine
-from intaglio.ir.node import Node, make
 from intaglio.ir.view import View
-from intaglio.ops.memory import BufferRef, Read
+from intaglio.ops.memory import BufferRef, read
 from intaglio.storage.journal import (
     AnyEntry,
     Elements,
@@ -22,16 +21,19 @@ from intaglio.storage.journal import (
     Segment,
     first_of,
     next_sequence,
-    plain_range,
 )
+from intaglio.storage.skeleton import number_skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from intaglio.core.dtypes import DType
+    from intaglio.ir.node import Node
     from intaglio.storage.reroll import Sequential
     from intaglio.storage.skeleton import Hole, Skeleton
 
+SHORT: Final = 32  # numbers up to which a segment is rolled with the expressions around it
+PENS: Final = 64  # views that have a pen at a time: a bound, since loops make a view for each row
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
 pending: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()  # storages with a log that is not empty
 
@@ -50,6 +52,7 @@ class Storage:
         "_history",
         "base",
         "device",
+        "followers",
         "last",
         "live",
         "log",
@@ -58,9 +61,11 @@ class Storage:
         "open",
         "origin",
         "path",
+        "pens",
         "pinned",
         "plain",
         "read_only",
+        "readers",
         "recent",
         "ref",
         "sequence",
@@ -89,9 +94,11 @@ class Storage:
         self.pinned: bool = False
         self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
         self._history: object | None = None
+        self.followers: weakref.WeakSet[object] | None = None  # the histories with rows that read it
         self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
-        self.open: Pen | None = None
+        self.open: Segment | None = None
+        self.pens: list[Pen] = []  # the ways into the open segment
         self.tape: Elements | None = None  # the last entry of the log, where more elements may join it
         self.taped: int = 0  # how many writes of elements are pending
         self.last: Segment | None = None  # the newest segment, open or not
@@ -100,7 +107,8 @@ class Storage:
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
         self.recent: dict[View, weakref.ref[Node]] = {}
-        self.skeletons: set[Skeleton] = set()
+        self.skeletons: set[Skeleton] = set()  # of the pending writes of elements
+        self.readers: weakref.WeakSet[Storage] | None = None  # those with pending elements that are computed from this
 
     @property
     def history(self) -> object | None:
@@ -132,7 +140,7 @@ class Storage:
             node = found()
             if node is not None:
                 return node
-        node = make(Read(self, view, self.sequence))
+        node = read(self, view, self.sequence)
         reference = weakref.ref(node)
         if len(self.recent) >= RECENT:
             self.recent.clear()
@@ -152,7 +160,7 @@ class Storage:
         """The value of a view as of an earlier stamp, whose bytes are still there or pending."""
         if stamp == self.sequence:
             return self.read(view)
-        node = make(Read(self, view, stamp))
+        node = read(self, view, stamp)
         self.live.append(weakref.ref(node))
         return node
 
@@ -204,7 +212,13 @@ class Storage:
                 sequence = self._stamp()
                 self.tape = Elements(dtype, sequence, [*holes, skeleton, offset, sequence])
                 self.log.append(self.tape)
-        self.skeletons.add(skeleton)
+        if skeleton not in self.skeletons:
+            with engine.lock:
+                self.skeletons.add(skeleton)
+                for source in skeleton.storages:
+                    if source.readers is None:
+                        source.readers = weakref.WeakSet()
+                    source.readers.add(self)
 
     def write_loop(self, loop: Sequential) -> None:
         """Append a loop of writes to this storage, which reads no other."""
@@ -233,6 +247,9 @@ class Storage:
         del log[:count]
         if not log:
             self.taped = 0
+            for source in {source for skeleton in self.skeletons for source in skeleton.storages}:
+                if source.readers is not None:
+                    source.readers.discard(self)
             self.skeletons.clear()
             pending.discard(self)
         elif isinstance(log[0], Elements) and first_of(log[0]) <= stamp:
@@ -241,34 +258,90 @@ class Storage:
         self.last = segments.pop() if segments else None
         self.numbers = sum(len(segment.numbers) for segment in segments)
 
-    def segment(self, view: View, position: int, value: float, limit: int) -> Pen:
-        """The way into a fresh segment for numbers written through `view`, open until the next read or other write.
+    def drop(self, place: int) -> None:
+        """Let go of a write that is not the last of the log, as if it had never been asked for."""
+        entry = self.log.pop(place)
+        if isinstance(entry, Elements):
+            self.taped -= len(entry.ends())
+        elif isinstance(entry, Segment) and entry is not self.last:
+            self.numbers -= len(entry.numbers)
+        elif isinstance(entry, Segment):
+            before = (known for k in range(place - 1, -1, -1) if isinstance(known := self.log[k], Segment))
+            self.last = next(before, None)
+            self.numbers -= len(self.last.numbers) if self.last is not None else 0
 
-        It closes as well once it has `limit` numbers. It has its first number when it joins the log, where another
-        thread may find it at once.
+    def write_number(self, view: View, place: int, value: float, limit: int) -> Pen:
+        """Write a number that fits to one place of a view, counted in elements; gives the way to write further ones.
+
+        It goes into the open segment, or a fresh one, which is open until the next read or other write, or until it has
+        `limit` numbers. A segment has its first number when it joins the log, where another thread may find it at once.
         """
         self.check_writable(view)
         with engine.lock:
-            self.close()
-            self.tape = None
-            if self.last is not None:
-                self.numbers += len(self.last.numbers)
-            numbers: dict[int, int | float | bool] = {} if view.size < limit else Numbers(limit, _closing(self))
-            numbers[position] = value
-            made = self.last = Segment(self._stamp(), view, numbers)
+            segment = self.open
+            if segment is None or segment.dtype is not view.dtype:
+                segment = self._open_segment(view, limit)
+            segment.join(view)
             self._forget(view)
-            self.log.append(made)
-            length = view.shape[0] if view.rank == 1 else 0
-            self.open = Pen(view, numbers, length, *plain_range(view.dtype), view.dtype.is_float)
-            return self.open
+            if len(self.pens) == PENS:
+                self._close_pens()
+            pen = Pen.of(view, segment.numbers)
+            self.pens.append(pen)
+            segment.numbers[place] = value
+            if segment is not self.last:
+                self.last = segment
+                self.log.append(segment)
+            if self.open is not segment:  # the number was the last that fits, or another thread reads
+                pen.close()
+            return pen
+
+    def _open_segment(self, view: View, limit: int) -> Segment:
+        """A fresh segment, not yet in the log."""
+        self.close()
+        self.tape = None
+        if self.last is not None:
+            self.numbers += len(self.last.numbers)
+        small = self.nbytes < limit * view.dtype.itemsize
+        numbers: dict[int, int | float | bool] = {} if small else Numbers(limit, _closing(self))
+        self.open = Segment.through(self._stamp(), view, numbers)
+        return self.open
 
     def close(self) -> None:
         """Close the open segment: numbers written from now on are later writes."""
-        pen = self.open
-        if pen is not None:
-            pen.length = 0
-            pen.numbers = {}
+        segment = self.open
+        if segment is not None:
             self.open = None
+            self._close_pens()
+            if len(segment.numbers) <= SHORT:
+                self._as_elements(segment)
+
+    def _as_elements(self, segment: Segment) -> None:
+        """Put a closed short segment among the elements: so all that a loop writes, numbers or not, is rolled."""
+        with engine.lock:
+            if not self.log or self.log[-1] is not segment:
+                return  # a flush in another thread has taken it
+            del self.log[-1]
+            self.last = None  # `numbers` counts those before it
+            skeleton, item = number_skeleton(segment.dtype), segment.dtype.itemsize
+            rows: list[Any] = []
+            for place, number in segment.numbers.items():
+                self.sequence = next_sequence() if rows else segment.sequence
+                rows += number, skeleton, place * item, self.sequence
+            self.taped += len(segment.numbers)
+            self.skeletons.add(skeleton)
+            before = self.log[-1] if self.log else None
+            if isinstance(before, Elements) and before.dtype is segment.dtype:
+                before.rows += rows
+                self.tape = before
+            else:
+                self.tape = Elements(segment.dtype, segment.sequence, rows)
+                self.log.append(self.tape)
+
+    def _close_pens(self) -> None:
+        """Have those who write numbers ask again."""
+        pens, self.pens = self.pens, []
+        for pen in pens:
+            pen.close()
 
     def check_writable(self, view: View) -> None:
         """Raise where a write through the view is an error."""

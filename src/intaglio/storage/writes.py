@@ -12,7 +12,7 @@ from intaglio.ir.view import View
 from intaglio.storage.columns import integers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.storage.columns import Integers
@@ -56,6 +56,11 @@ def bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> 
         else:
             high += (extent - 1) * stride
     return low, high
+
+
+def offsets_of(dtype: DType, places: Collection[int]) -> Integers:
+    """The byte offsets of places that are counted in elements."""
+    return np.fromiter(places, np.int64, len(places)) * dtype.itemsize
 
 
 @dataclass(slots=True)
@@ -144,6 +149,11 @@ class Writes:
             last = int(run.sequences[-1])
             found[run.kind.storage] = max(last, found.get(run.kind.storage, last))
         return found
+
+    @property
+    def starts(self) -> dict[Storage, int]:
+        """The number of the first write of each storage."""
+        return {run.kind.storage: int(run.sequences[0]) for run in reversed(self.runs)}  # by first appearance
 
     def of(self, runs: list[Run]) -> Writes:
         """The writes of some runs alone."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import numpy as np
 
 from intaglio.core.config import config, settings_now
 from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
 from intaglio.core.errors import DeviceError, ValueRangeError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
-from intaglio.ir.node import living
+from intaglio.ir.node import living, make
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
-from intaglio.ops.memory import Buffer, buffer
+from intaglio.ops.memory import Buffer, Const, buffer, const
 from intaglio.storage.flush import (
     Pending,
     ScalarHandle,
@@ -27,7 +30,9 @@ from intaglio.storage.flush import (
 )
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
-from intaglio.storage.skeleton import Skeleton
+from intaglio.storage.journal import INTEGERS, element_at
+from intaglio.storage.scratch import spilled
+from intaglio.storage.skeleton import Skeleton, number_skeleton
 from intaglio.storage.storage import Storage, pending
 
 if TYPE_CHECKING:
@@ -37,16 +42,22 @@ if TYPE_CHECKING:
     from intaglio.storage.skeleton import Hole
 
 T = TypeVar("T", bound="TensorBase")
+Element: TypeAlias = "tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]"
+"""How single elements are found: the skeleton that reads one, the byte offset of the first, strides, shape."""
+Home: TypeAlias = "tuple[Skeleton, tuple[Hole, ...]]"
+"""An element that holds the value of a scalar expression: the skeleton that reads it, its offset and stamp."""
 new: Final = object.__new__
 remember: Final = scalars.append
 NUMBERS: Final[dict[type[object], Skeleton]] = {
     int: Skeleton(dtypes.int64),
     float: Skeleton(dtypes.float32),
 }  # weak: cast at the op that takes them
+FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # numbers that arrays are made of
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
 EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
-LARGEST_HOLES: Final = 64
+LARGEST_HOLES: Final = 48  # of an expression of scalars; the operands of a larger one are put into memory first
+SMALL_HOLES: Final = 8  # of an expression that is rather computed again than read back from where it was written
 
 
 class TensorBase(ScalarHandle):
@@ -65,10 +76,12 @@ class TensorBase(ScalarHandle):
     _skeleton: Skeleton | None = None
     _holes: tuple[Hole, ...] | None = None
     _offset: int = 0
-    _element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]] | None = None
+    _element: Element | None = None
     _row: tuple[Skeleton, Storage, int, int, int] | None = None
+    _apart: bool = False  # whether its elements are known to have bytes of their own
     _device: str = "CPU"
     _grad_state: object = None
+    _home: Home | None = None  # the element that it was written to, where that is rather read than computed again
 
     # -- making handles
 
@@ -94,6 +107,7 @@ class TensorBase(ScalarHandle):
         self._node = self._storage = self._view = self._skeleton = self._holes = None
         self._element = self._row = self._pen = self._grad_state = None
         self._offset = 0
+        self._apart = False
         self._device = device
 
     # -- what it is
@@ -133,6 +147,22 @@ class TensorBase(ScalarHandle):
             self._skeleton = self._holes = None
         return self._node if self._node is not None else self._value()
 
+    def as_scalar(self) -> Skeleton | None:
+        """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
+        view, node = self._view, self._node
+        if self._skeleton is not None or self._grad_state is not None:
+            return self._skeleton
+        if node is not None and isinstance(node.op, Const):
+            self._holes = (node.op.value,)
+            self._skeleton = number_skeleton(node.dtype)
+            self._node = None
+        elif view is not None and not view.shape and not view.offset % view.dtype.itemsize:
+            storage, _ = self._place()
+            if storage.plain:
+                self._offset = view.offset
+                self._skeleton = Skeleton(view.dtype, storage)
+        return self._skeleton
+
     def _value(self) -> Node:
         """The value as of now, as a node."""
         if self._node is not None:
@@ -167,21 +197,26 @@ class TensorBase(ScalarHandle):
 
     # -- elements in loops
 
-    def _elements(self) -> tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]:
-        """(read skeleton, byte offset, strides, shape) for reads and writes of single elements.
-
-        Of a tensor of one axis `_row` has the same for the fast paths: skeleton, storage, offset, stride, extent.
-        """
+    def _elements(self) -> Element:
+        """What reads and writes of single elements ask for."""
         found = self._element
         if found is None:
             storage, view = self._place()
             crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
             shape = CROOKED if crooked else view.shape
-            found = self._element = (Skeleton(view.dtype, storage), view.offset, view.strides, shape)
-            if len(shape) == 1:
-                self._row = (found[0], storage, view.offset, view.strides[0], shape[0])
-                self._pen, self._grad_state = self._pen, self._grad_state  # the handle's own: see above
+            found = Skeleton(view.dtype, storage), view.offset, view.strides, shape
+            self._note_element(found, storage)
         return found
+
+    def _note_element(self, element: Element, storage: Storage) -> None:
+        """Keep what reads and writes of single elements ask for.
+
+        Of a tensor of one axis `_row` has the same for the fast paths: skeleton, storage, offset, stride, extent.
+        """
+        skeleton, offset, strides, shape = self._element = element
+        if len(shape) == 1:
+            self._row = (skeleton, storage, offset, strides[0], shape[0])
+        self._pen, self._grad_state = self._pen, self._grad_state  # the handle's own: see above
 
     def __getitem__(self: T, index: Any) -> T:
         if type(index) is int:
@@ -192,33 +227,82 @@ class TensorBase(ScalarHandle):
             if row is not None:
                 skeleton, storage, offset, stride, n = row
                 i = index if index >= 0 else index + n
-                if 0 <= i < n and storage.plain:
-                    return one_element(self, skeleton, storage, offset + i * stride)
+                if 0 <= i < n:
+                    if storage.plain:
+                        return one_element(self, skeleton, storage, offset + i * stride)
+                    if self._is_followed(storage):
+                        return tracked_element(self, skeleton, storage, offset + i * stride)
         elif index.__class__ is tuple and len(index) == 2:
             i, j = index
             if type(i) is int and type(j) is int:
                 skeleton, offset, strides, shape = self._element or self._elements()
                 storage = self._storage
-                if len(shape) == 2 and storage is not None and storage.plain:
+                if len(shape) == 2 and storage is not None:
                     i = i if i >= 0 else i + shape[0]
                     j = j if j >= 0 else j + shape[1]
                     if 0 <= i < shape[0] and 0 <= j < shape[1]:
-                        return one_element(self, skeleton, storage, offset + i * strides[0] + j * strides[1])
+                        place = offset + i * strides[0] + j * strides[1]
+                        if storage.plain:
+                            return one_element(self, skeleton, storage, place)
+                        if self._is_followed(storage):
+                            return tracked_element(self, skeleton, storage, place)
+        return self._get_slow(index)
+
+    def _get_slow(self: T, index: Any) -> T:
+        """All but the single elements of one or two axes; those of more axes, and rows, are found at once as well."""
+        kind = index.__class__
+        if kind is tuple or kind in INTEGERS:
+            element = self._element or self._elements()
+            storage = self._storage
+            if storage is not None and storage.plain:
+                skeleton, start, strides, shape = element
+                offset = element_at(index, shape, strides, start)
+                if offset is not None:
+                    return one_element(self, skeleton, storage, offset)
+                if kind is not tuple and self._grad_state is None:
+                    row = self._row_at(element, storage, int(index))
+                    if row is not None:
+                        return row
         return self._get(index)
 
-    def __setitem__(self, index: object, value: object) -> None:
+    def _row_at(self: T, element: Element, storage: Storage, i: int) -> T | None:
+        """The view at one position of the first of several axes, read by the same skeleton; None where it is none."""
+        skeleton, offset, strides, shape = element
+        if len(shape) < 2 or shape is CROOKED or not -shape[0] <= i < shape[0]:
+            return None
+        offset += (i if i >= 0 else i + shape[0]) * strides[0]
+        made = self._from_view(storage, View(skeleton.dtype, shape[1:], strides[1:], offset))
+        made._note_element((skeleton, offset, strides[1:], shape[1:]), storage)
+        return made
+
+    def __setitem__(self, index: Any, value: Any) -> None:
         pen = self._pen
-        if pen is not None and type(index) is int:
+        if pen is not None and (
+            (type(value) is int and pen.lowest <= value <= pen.highest)
+            or (type(value) is float and pen.floating)
+            or type(value) is bool
+        ):
             # A number into an open segment, in as few bytecodes as will do. A pen that is out of use has no positions:
             # that is asked last, with nothing called before the store, so that no other thread closes it in between.
-            i = index if index >= 0 else index + pen.length
-            if (
-                (type(value) is int and pen.lowest <= value <= pen.highest) or (type(value) is float and pen.floating)
-            ) and 0 <= i < pen.length:
-                pen.numbers[i] = value
+            kind = type(index)  # pyright: ignore[reportUnknownVariableType] -- of any object
+            if kind is int:
+                i = index if index >= 0 else index + pen.length
+                if 0 <= i < pen.length:
+                    pen.numbers[i if pen.direct else pen.start + i * pen.step] = value
+                    return
+            elif kind is tuple and len(index) == 2:
+                i, j = index
+                if type(i) is int and type(j) is int:
+                    i, j = i if i >= 0 else i + pen.rows, j if j >= 0 else j + pen.columns
+                    if 0 <= j < pen.columns and 0 <= i < pen.rows:
+                        pen.numbers[i * pen.step + (j if pen.direct else pen.start + j * pen.inner)] = value
+                        return
+            place = element_at(index, pen.shape, pen.steps, pen.start)
+            if place is not None and pen.shape:
+                pen.numbers[place] = value
                 return
         row = self._row
-        if row is not None and type(index) is int and isinstance(value, TensorBase) and self._grad_state is None:
+        if row is not None and type(index) is int and isinstance(value, TensorBase) and value._grad_state is None:
             own, storage, start, stride, n = row
             i = index if index >= 0 else index + n
             skeleton = value._skeleton
@@ -232,6 +316,8 @@ class TensorBase(ScalarHandle):
                 and stride
             ):
                 storage.write_element(own.dtype, start + i * stride, skeleton, holes)
+                if skeleton.op is not None and (skeleton.width > SMALL_HOLES or storage in skeleton.storages):
+                    value._settle_in(own, storage, start + i * stride)
                 if not storage.taped % EVERY:
                     relieve(storage)
                 return
@@ -239,66 +325,73 @@ class TensorBase(ScalarHandle):
 
     def _write_slow(self, index: Any, value: Any) -> None:
         """Everything but a number into an open segment."""
-        kind = value.__class__
-        number = kind is int or kind is float
-        skeleton: Skeleton | None = value._skeleton if isinstance(value, TensorBase) else None
-        if (number or skeleton is not None) and self._grad_state is None:
-            element = self._element or self._elements()
-            place = _position(index, element[3])
-            if place is not None and self._storage is not None and self._storage.plain:
+        if value.__class__ in FIGURES and self.dtype.fits(number := value.item()):
+            self[index] = number
+            return
+        number = value.__class__ in NUMBERS or value.__class__ is bool
+        scalar = isinstance(value, TensorBase) and value._grad_state is None
+        skeleton: Skeleton | None = value._skeleton if scalar else None
+        if number or skeleton is not None:
+            own, start, strides, shape = self._element or self._elements()
+            offset = element_at(index, shape, strides, start)
+            if offset is not None and self._storage is not None and self._storage.plain:
                 if skeleton is None:
-                    self._write_number(place, value)  # pyright: ignore[reportArgumentType] -- a number, by its class
+                    self._write_number(offset, value)  # pyright: ignore[reportArgumentType] -- a number, by its class
                     return
-                if self._write_scalar(element, place, value, skeleton):
+                if self._write_scalar(self._storage, own.dtype, offset, value, skeleton):
                     return
         self._set(index, value)
 
-    def _write_number(self, place: tuple[int, ...], value: float) -> None:
-        """A number into one element: into the open segment of this view, or a new one."""
+    def _write_number(self, offset: int, number: float) -> None:
+        """A number into one element, by the open segment or a new one."""
         storage, view = self._place()
-        if not view.dtype.fits(value):
+        dtype = view.dtype
+        if not dtype.fits(number):
             raise ValueRangeError(
-                f"setitem: the number must fit the dtype; {value} does not fit {view.dtype.name}. "
-                "Cast the tensor first?"
+                f"setitem: the number must fit the dtype; {number} does not fit {dtype.name}. Cast the tensor first?"
             )
-        position = 0
-        for i, n in zip(place, view.shape, strict=True):
-            position = position * n + i
-        if value.__class__ is float and not (view.dtype.is_float or view.dtype.is_bool):
-            value = int(value)
-        pen = storage.open
-        if pen is not None and pen.view is view:
-            pen.numbers[position] = value
-        else:
-            limit = max(1, config.journal_bytes // NUMBER)
-            if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
-                flush([storage])
-            pen = storage.segment(view, position, value, limit)
-        self._pen = pen
+        if number.__class__ is float and not (dtype.is_float or dtype.is_bool):
+            number = int(number)
+        place = offset // dtype.itemsize
+        pen, segment = self._pen, storage.open
+        if pen is not None and segment is not None and pen.numbers is segment.numbers:
+            segment.numbers[place] = number
+            return
+        limit = max(1, config.journal_bytes // NUMBER)
+        if storage.last is not None and storage.numbers + len(storage.last.numbers) >= limit:
+            flush([storage])
+        self._pen = storage.write_number(view, place, number, limit)
 
-    def _write_scalar(
-        self,
-        element: tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]],
-        place: tuple[int, ...],
-        value: TensorBase,
-        skeleton: Skeleton,
-    ) -> bool:
+    def _settle_in(self, element: Skeleton, storage: Storage, offset: int) -> None:
+        """Note that a scalar expression was just written to an element: what a loop carries is read back from there."""
+        if self._skeleton is not None and element.dtype is self._skeleton.dtype:
+            self._home = element, (offset, storage.sequence)
+
+    def _write_scalar(self, storage: Storage, dtype: DType, offset: int, value: TensorBase, skeleton: Skeleton) -> bool:
         """A scalar expression into one element; False where it has become a node in the meantime."""
-        own, offset, strides, _ = element
-        for i, stride in zip(place, strides, strict=True):
-            offset += i * stride
-        storage = self._storage
-        assert storage is not None
-        if value._storage is storage and value._offset == offset and skeleton.dtype is own.dtype:
+        if value._storage is storage and value._offset == offset and skeleton.dtype is dtype:
             return True  # what `t[k] += v` does last
         holes = value._holes or current_holes(value)
         if holes is None:
             return False
-        if storage.read_only or not storage.log:
+        if storage.read_only or not self._apart:
             storage.check_writable(self._place()[1])
-        storage.write_element(own.dtype, offset, skeleton, holes)
+            self._apart = True
+        storage.write_element(dtype, offset, skeleton, holes)
+        if skeleton.op is not None and (skeleton.width > SMALL_HOLES or storage in skeleton.storages):
+            value._settle_in((self._element or self._elements())[0], storage, offset)
         relieve(storage)
         return True
+
+    def _element_at(self, index: object) -> tuple[Skeleton, int] | None:
+        """The read skeleton and byte offset of one element that integers name; None where they do not."""
+        skeleton, start, strides, shape = self._element or self._elements()
+        offset = element_at(index, shape, strides, start)
+        return (skeleton, offset) if offset is not None else None
+
+    def _is_followed(self, storage: Storage) -> bool:
+        """Whether gradients follow single elements of a storage that are read through this handle."""
+        raise NotImplementedError
 
     def _get(self: T, index: object) -> T:
         """Indexing of every other kind."""
@@ -401,30 +494,15 @@ def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T
     made._skeleton = skeleton
     made._offset = offset
     made._device = like._device
-    made._holes = made._grad_state = None
+    made._holes = made._grad_state = made._home = None
     return made
 
 
-def _position(index: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The position of one element that integers name, or None where they name more or are out of range."""
-    parts: tuple[Any, ...] = index if index.__class__ is tuple else (index,)
-    if len(parts) != len(shape):
-        return None
-    if len(parts) == 2:  # the usual table, without the loop's cost
-        (i, j), (rows, columns) = parts, shape
-        if type(i) is not int or type(j) is not int:
-            return None
-        i, j = i if i >= 0 else i + rows, j if j >= 0 else j + columns
-        return (i, j) if 0 <= i < rows and 0 <= j < columns else None
-    found: list[int] = []
-    for part, n in zip(parts, shape, strict=True):
-        if type(part) is not int:
-            return None
-        i = part if part >= 0 else part + n
-        if not 0 <= i < n:
-            return None
-        found.append(i)
-    return tuple(found)
+def tracked_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T:
+    """The handle of one element through which gradients flow."""
+    made = one_element(like, skeleton, storage, offset)
+    made._grad_state = True
+    return made
 
 
 class Way:
@@ -442,49 +520,101 @@ class Way:
         self.keys: Final[dict[type[object], object]] = {int: object(), float: object()}
 
 
-def scalar_binary(way: Way, x: T, left: Skeleton, other: object) -> T | None:
+def scalar_binary(way: Way, x: T, left: Skeleton, other: object, *, tracked: bool = False) -> T | None:
     """A scalar with a number or another scalar, kept as skeleton and holes; None: take the long way.
+
+    With `tracked`, one of them may be tracked, and the result is.
 
     `left` is the skeleton of x, read before its holes: a flush in another thread takes both away, the skeleton first.
     """
+    home = x._home
+    if home is not None:
+        left, holes = home
+    else:
+        holes = x._holes or current_holes(x)
     key = way.keys.get(type(other))
     if key is not None:
         number: int | float = other  # pyright: ignore[reportAssignmentType] -- by its class
+        if holes is not None and len(holes) >= LARGEST_HOLES and not tracked:
+            left, holes = _spill(x._device, left, holes)
         found = left.children.get(key) or _with_number(way, key, left, number.__class__)
-        if found is None or not (found.floating or found.dtype.fits(number)):
-            return None
-        holes = x._holes or current_holes(x)
-        if holes is None:
+        if found is None or holes is None or not (found.floating or found.dtype.fits(number)):
             return None
         holes = (number, *holes) if way.swapped else (*holes, number)
-    elif isinstance(other, TensorBase) and (right := other._skeleton) is not None and other._grad_state is None:
+    elif (
+        isinstance(other, TensorBase)
+        and (right := other._skeleton) is not None
+        and ((state := other._grad_state) is None or tracked)
+    ):
+        if state is not None and state is not True:
+            return None
         if other._device != x._device:
             return None
+        home = other._home
+        if home is not None:
+            right, others = home
+        else:
+            others = other._holes or current_holes(other)
+        if holes is None or others is None:
+            return None
+        if len(holes) + len(others) > LARGEST_HOLES and not tracked:
+            (left, holes), (right, others) = _spill(x._device, left, holes), _spill(x._device, right, others)
         key = (way, right)
         found = left.children.get(key) or _with_scalar(way, key, left, right)
-        holes, others = x._holes or current_holes(x), other._holes or current_holes(other)
-        if found is None or holes is None or others is None:
+        if found is None:
             return None
         holes += others
     else:
         return None
-    if len(holes) > LARGEST_HOLES:
+    if tracked and len(holes) > LARGEST_HOLES:
         return None
     made = new(type(x))
     made._skeleton = found
     made._holes = holes
     made._device = x._device
-    made._storage = made._grad_state = None
+    made._storage = made._home = None
+    made._grad_state = tracked or None
     remember(weakref.ref(made))
     if len(scalars) > SWEEP:
         scalars[:] = [reference for reference in scalars if reference() is not None]
     return made
 
 
+def scalar_unary(op: Op, x: T, left: Skeleton) -> T | None:
+    """As scalar_binary, of one operand, which has the dtype that the op computes in."""
+    home = x._home
+    if home is not None:
+        left, holes = home
+    else:
+        holes = x._holes or current_holes(x)
+    if holes is None:
+        return None
+    if len(holes) >= LARGEST_HOLES:
+        left, holes = _spill(x._device, left, holes)
+    made = new(type(x))
+    made._skeleton = left.children.get(op) or left.extend(op, op, _result(op, left.dtype), None, False)
+    made._holes = holes
+    made._device = x._device
+    made._storage = made._grad_state = made._home = None
+    remember(weakref.ref(made))
+    return made
+
+
+@cache
+def _result(op: Op, dtype: DType) -> DType:
+    """The dtype that a unary op gives."""
+    return make(op, const(dtype, 0)).dtype
+
+
+def _spill(device: str, skeleton: Skeleton, holes: tuple[Hole, ...]) -> Home:
+    """A part of an expression, in memory if it is large."""
+    return spilled(device, skeleton, holes) if len(holes) > SMALL_HOLES else (skeleton, holes)
+
+
 def current_holes(element: TensorBase) -> tuple[Hole, ...] | None:
     """The holes of an element as of now; None where it is none, or must be read now."""
     storage = element._storage
-    if storage is None or not storage.plain:
+    if storage is None or not (storage.plain or (element._grad_state is True and not storage.pinned)):
         return None
     if storage.open is not None:
         storage.close()

@@ -20,8 +20,12 @@ from intaglio.tensor.movement import axis_of, flat_ints
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
+
+    Keys = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def _listed(name: str, given: tuple[Any, ...], dim: int) -> tuple[list[Tensor], int]:
@@ -543,18 +547,50 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 def argsort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Tensor:
     """The positions that sort an axis, equal elements in order, NaN last: int64. Computes the tensor."""
+    return _first_in_order(self, axis_of("argsort", dim, max(self.ndim, 1)), None, descending=descending)
+
+
+def _first_in_order(self: Tensor, a: int, count: int | None, *, descending: bool) -> Tensor:
+    """Where the first elements in order are along an axis: so many, or all."""
     import numpy as np
 
-    a = axis_of("argsort", dim, max(self.ndim, 1))
-    array = self.numpy()
-    if array.dtype.kind == "V":
+    array = np.atleast_1d(self.numpy())
+    if array.dtype.kind == "V" or array.dtype == np.float16:
         array = array.astype(np.float32)
-    if descending:
-        flipped = np.flip(array, a)
-        order = array.shape[a] - 1 - np.flip(np.argsort(flipped, axis=a, kind="stable"), a)
+    if array.dtype.itemsize <= 4 and array.shape[a] < 1 << 32:
+        keys = _keys(np.moveaxis(array, a, -1))
+        order = np.moveaxis(_order_by_words(~keys if descending else keys, count), -1, a)
+    elif descending:
+        order = array.shape[a] - 1 - np.flip(np.argsort(np.flip(array, a), axis=a, kind="stable"), a)
     else:
         order = np.argsort(array, axis=a, kind="stable")
-    return self.__class__(np.ascontiguousarray(order), device=self._device)
+    order = order[(slice(None),) * a + (slice(0, count),)]
+    return self.__class__(np.ascontiguousarray(order).reshape(order.shape if self.ndim else ()), device=self._device)
+
+
+def _keys(array: np.ndarray[Any, Any]) -> Keys:
+    """Integers of 32 bits in the order of numbers of at most as many; NaN last, -0.0 as 0.0."""
+    import numpy as np
+
+    if array.dtype.kind != "f":
+        return array.astype(np.int64) - (1 << 31 if array.dtype == np.uint32 else 0)
+    bits = np.where(array == array, array + np.float32(0), np.float32("nan")).view(np.int32)
+    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
+
+
+def _order_by_words(keys: Keys, count: int | None) -> Keys:
+    """The order of the last axis of keys, equal ones as they stand: of words of a key and a place.
+
+    Words without more to them are sorted some ten times as fast as numbers together with their places.
+    """
+    import numpy as np
+
+    words: Keys = (keys << 32) | np.arange(keys.shape[-1], dtype=np.int64)
+    if count is not None and 0 < count < words.shape[-1]:
+        words.partition(count - 1, axis=-1)
+        words = words[..., :count]
+    words.sort(axis=-1)
+    return words & 0xFFFFFFFF
 
 
 class Sorted(NamedTuple):
@@ -587,7 +623,7 @@ def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> Sorted
     count = integer("topk", "k", k)
     if not 0 <= count <= self.shape[a]:
         raise IndexRangeError(f"topk: k must not be negative, nor exceed the axis; {count} of {self.shape[a]}.")
-    order = argsort(self, a, descending=largest)[(slice(None),) * a + (slice(0, count),)]
+    order = _first_in_order(self, a, count, descending=largest)
     return Sorted(gather(self, a, order), order)
 
 

@@ -15,7 +15,8 @@ from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
 from intaglio.tensor.arguments import flag, integer, shown, word
 from intaglio.tensor.arguments import number as number_of
-from intaglio.tensor.base import TensorBase, Way, scalar_binary
+from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
+from intaglio.tensor.gradients import follows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -168,9 +169,15 @@ def number(name: str, dtype: DType, value: int | float | bool) -> Node:
 
 def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     """A binary op with broadcasting and promotion."""
-    skeleton = x._skeleton
+    skeleton = x.as_scalar()
     if skeleton is not None and x._grad_state is None:
+        if isinstance(y, TensorBase):
+            y.as_scalar()
         quick = scalar_binary(way, x, skeleton, y)
+        if quick is not None:
+            return quick
+    if skeleton is not None and follows(x) and (x._grad_state is True or getattr(y, "_grad_state", None) is True):
+        quick = scalar_binary(way, x, skeleton, y, tracked=True)
         if quick is not None:
             return quick
     op, swapped = way.op, way.swapped
@@ -190,12 +197,16 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
 
 def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     """A unary op; `floats` computes integers as the default float."""
-    node = x._value()
-    if floats and not node.dtype.is_float:
-        node = ops.cast(node, FLOAT)
-    check_computes(op.name, node.dtype)
-    if isinstance(op, UNFIT[node.dtype.kind]):
-        raise DTypeError(f"{op.name}: {node.dtype.name} operands have no {op.name}. {HINTS[node.dtype.kind]}")
+    dtype = x.dtype if x.dtype.is_float or not floats else FLOAT
+    check_computes(op.name, dtype)
+    if isinstance(op, UNFIT[dtype.kind]):
+        raise DTypeError(f"{op.name}: {dtype.name} operands have no {op.name}. {HINTS[dtype.kind]}")
+    skeleton = x.as_scalar()
+    if skeleton is not None and x._grad_state is None and dtype is x.dtype:
+        quick = scalar_unary(op, x, skeleton)
+        if quick is not None:
+            return quick
+    node = ops.cast(x._value(), dtype)
     return x._make(make(op, node), x)
 
 

@@ -14,12 +14,13 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import leaf_gradients
 from intaglio.storage.history import Record, history_of, track
 from intaglio.tensor.arguments import flag
-from intaglio.tensor.base import TensorBase
+from intaglio.tensor.base import EVERY, TensorBase, current_holes, relieve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.storage.storage import Storage
@@ -29,7 +30,19 @@ _enabled: Final[ContextVar[bool]] = ContextVar("intaglio_gradients", default=Tru
 
 
 class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
-    """A block (or function) in which nothing is tracked: `with no_grad(): p -= lr * p.grad`."""
+    """A block (or function) in which nothing is tracked: `with no_grad(): p -= lr * p.grad`.
+
+    A write in it changes values and nothing else: gradients of a tensor that was written so are as if it had not been.
+
+    Examples:
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> h = w * 3
+        >>> with no_grad():
+        ...     h[0] = 5
+        >>> _ = h.sum().backward()
+        >>> h.tolist(), w.grad.tolist()
+        ([5.0, 6.0], [3.0, 3.0])
+    """
 
     def __init__(self) -> None:
         self._tokens: Final[list[Token[bool]]] = []
@@ -88,22 +101,78 @@ def place(self: TensorBase, storage: Storage, node: Node) -> None:
         track(storage, node.dtype, base=node)
 
 
-def check_write(storage: Storage) -> None:
+def is_apart(handle: TensorBase) -> bool:
+    """Whether views of a handle that are taken now have no part in gradients: it has none, or this is in `no_grad`."""
+    return handle._grad_state is DETACHED or (not _enabled.get() and is_tracked(handle))
+
+
+def follows(handle: TensorBase) -> bool:
+    """Whether scalar expressions with a tracked scalar are recorded as rows: gradients see it."""
+    return _enabled.get() and handle._grad_state is not DETACHED
+
+
+def write_element(handle: TensorBase, storage: Storage, dtype: DType, offset: int, value: TensorBase) -> bool:
+    """Write a tracked scalar expression to one element; False where that is not to be a row."""
+    skeleton = value._skeleton
+    if value._grad_state is not True or skeleton is None or storage.pinned or storage.read_only:
+        return False
+    history = history_of(storage)
+    if (
+        not dtype.is_float
+        or not follows(handle)
+        or (history is not None and (history.leaf or history.dtype is not dtype))
+    ):
+        return False
+    if value._storage is storage and value._offset == offset and skeleton.dtype is dtype:
+        return True  # what `t[k] += v` does last
+    holes = value._holes or current_holes(value)
+    if holes is None:
+        return False
+    if history is None:
+        history = track(storage, dtype, base=storage.base if not storage.log else None)
+    storage.write_element(dtype, offset, skeleton, holes)
+    history.add_element(skeleton, holes, offset, storage.sequence)
+    if not storage.taped % EVERY:
+        relieve(storage)
+    return True
+
+
+def cuts(handle: TensorBase, value: TensorBase) -> bool:
+    """Whether a write of a value through a handle stops gradients that flow through the same bytes as they are."""
+    return value._grad_state is DETACHED and _is_seen(handle) and is_tracked(handle)
+
+
+def _is_seen(handle: TensorBase) -> bool:
+    """Whether gradients see what is written through a handle: neither inside `no_grad` nor through `detach`."""
+    return _enabled.get() and handle._grad_state is not DETACHED
+
+
+def check_write(handle: TensorBase, storage: Storage) -> None:
     """Raise where a write would change a leaf that wants gradients."""
     history = history_of(storage)
-    if history is not None and history.leaf and _enabled.get():
+    if history is not None and history.leaf and _is_seen(handle):
         raise GradError(
             "setitem: a tensor that requires grad cannot be written while gradients are tracked. "
             "Write to a .clone(), or inside no_grad()?"
         )
 
 
-def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...], sources: Sequence[Any]) -> None:
-    """Note a write in the storage's history, if it has one or the value brings one (a write of nothing is none)."""
-    if node.size == 0 or view.size == 0:
+def written(
+    handle: TensorBase,
+    storage: Storage,
+    view: View,
+    node: Node,
+    indices: tuple[Node, ...],
+    sources: Sequence[Any],
+) -> None:
+    """Note a write in the storage's history, if it has one or the value brings one.
+
+    A write of nothing is none, and neither is one that gradients do not see: the history stays what it was.
+    """
+    if node.size == 0 or view.size == 0 or not _is_seen(handle):
         return
     history = history_of(storage)
-    tracked = _enabled.get() and node.dtype.is_float and any(is_tracked(s) for s in sources)
+    tracked = node.dtype.is_float and any(is_tracked(s) for s in sources)
     if history is None:
         if not tracked:
             return
@@ -115,7 +184,8 @@ def written(storage: Storage, view: View, node: Node, indices: tuple[Node, ...],
         history = track(storage, node.dtype, base=base)
     if history.leaf:
         return
-    history.records.append(Record(storage.sequence, view, node if tracked else None, indices))
+    value = node if tracked and view.dtype is history.dtype else None
+    history.records.append(Record(storage.sequence, view, value, indices))
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, field
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.core.site import user_site
 from intaglio.ops import elementwise as ops
-from intaglio.ops.memory import const, take
+from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.tensor.base import TensorBase, flush_tensors, relieve
 from intaglio.tensor.elementwise import (
@@ -26,12 +26,15 @@ from intaglio.tensor.elementwise import (
     to_shape,
     to_shape_full,
 )
+from intaglio.tensor.gradients import cuts
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
+    from intaglio.storage.storage import Storage
     from intaglio.tensor.tensor import Tensor
 
+SMALL_NODES: Final = 16  # of a value that is rather computed again than read back from where it was written
 Part: TypeAlias = "int | slice[Any, Any, Any] | EllipsisType | Tensor | None"
 
 
@@ -353,10 +356,34 @@ def write_view(self: Tensor, target: Tensor, value: Any, name: str = "setitem") 
     storage, view = target._place()
     if isinstance(value, TensorBase) and value._storage is storage:
         other = value._place()[1]
-        if other == view:
+        if other == view and not cuts(self, value):
             return  # what `t[k] += v` does last
     node = fit_shape(converted(self, value, view.dtype, name), view.shape, name)
     write_node(self, view, node, value)
+    carried = is_tensor(value) and value._node is node and value._grad_state is None
+    if carried and storage.plain and _is_carried(node, storage):
+        value._node = storage.read(view)
+
+
+def _is_carried(value: Node, storage: Storage) -> bool:
+    """Whether a value just written to a storage is rather read back from there than computed again.
+
+    Either it reads that storage, as what a loop carries from turn to turn, or it is large.
+    """
+    stack, seen = [value], 0
+    while stack:
+        node = stack.pop()
+        seen += 1
+        match node.op:
+            case Read(storage=source) if source is storage:
+                return True
+            case _ if node.place is None:
+                stack.extend(node.src)
+            case _:
+                pass
+        if seen > SMALL_NODES:
+            return True
+    return False
 
 
 def write_node(self: Tensor, view: View, node: Node, *sources: Any) -> None:

@@ -26,7 +26,7 @@ from intaglio.tensor import (
     reduce,
     spatial,
 )
-from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, uop_of
+from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, tracked_element, uop_of
 from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from intaglio.ir.view import View
     from intaglio.storage.flush import Pending
     from intaglio.storage.storage import Storage
+
+KINDS: Final = {"bool": 0, "int": 1, "uint": 1, "float": 2}  # of dtypes: a value of a later one does not go into others
 
 
 class Tensor(TensorBase):
@@ -79,7 +81,7 @@ class Tensor(TensorBase):
     def _share(self, storage: Storage, view: View) -> Tensor:
         """A tensor on the same storage."""
         made = Tensor._from_view(storage, view)
-        if self._grad_state is gradients.DETACHED:
+        if gradients.is_apart(self):
             made._grad_state = gradients.DETACHED
         return made
 
@@ -91,10 +93,9 @@ class Tensor(TensorBase):
 
     def _place(self) -> tuple[Storage, View]:
         if self._storage is None and self._grad_state is True:
-            node = self._node
+            node = self.to_node()
             found = super()._place()
-            if node is not None:
-                gradients.place(self, found[0], node)
+            gradients.place(self, found[0], node)
             return found
         return super()._place()
 
@@ -113,20 +114,33 @@ class Tensor(TensorBase):
 
     def _check_write(self, storage: Storage, *sources: Any) -> None:
         """Raise where a write is not allowed."""
-        gradients.check_write(storage)
+        gradients.check_write(self, storage)
 
     def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
         """Note a write for gradients."""
-        gradients.written(storage, view, node, (), sources)
+        gradients.written(self, storage, view, node, (), sources)
 
     def _written_at(self, storage: Storage, view: View, indices: tuple[Node, ...], node: Node, *sources: Any) -> None:
         """Note a write at computed positions for gradients."""
-        gradients.written(storage, view, node, indices, sources)
+        gradients.written(self, storage, view, node, indices, sources)
+
+    def _is_followed(self, storage: Storage) -> bool:
+        return storage.history is not None and not storage.pinned and gradients.follows(self)
 
     def _get(self, index: object) -> Tensor:
+        storage = self._storage
+        if storage is not None and self._is_followed(storage):
+            place = self._element_at(index)
+            if place is not None:
+                return tracked_element(self, place[0], storage, place[1])
         return indexing.getitem(self, index)
 
     def _set(self, index: object, value: object) -> None:
+        if isinstance(value, TensorBase) and value._grad_state is True and value._skeleton is not None:
+            place = self._element_at(index)
+            storage, _ = self._place()
+            if place is not None and gradients.write_element(self, storage, place[0].dtype, place[1], value):
+                return
         indexing.setitem(self, index, value)
 
     # -- gradients
@@ -287,11 +301,9 @@ class Tensor(TensorBase):
         """A result written through this handle, by a named op."""
         if out is NotImplemented:
             return NotImplemented
-        rank = {"bool": 0, "int": 1, "uint": 1, "float": 2}
-        if rank[out.dtype.kind] > rank[self.dtype.kind]:
-            raise DTypeError(
-                f"{name}: the result is {out.dtype.name} and cannot go into {self.dtype.name}. Cast the tensor first?"
-            )
+        own, made = self.dtype, out.dtype
+        if made is not own and KINDS[made.kind] > KINDS[own.kind]:
+            raise DTypeError(f"{name}: the result is {made.name} and cannot go into {own.name}. Cast the tensor first?")
         if out.shape != self.shape:
             raise ShapeError(f"{name}: the result must have the target's shape; {out.shape} into {self.shape}.")
         self._put(out, name)
@@ -306,12 +318,18 @@ class Tensor(TensorBase):
             and self._storage.plain
             and isinstance(value, TensorBase)
             and value._holes is not None
+            and value._grad_state is None
         ):
-            self._storage.check_writable(self._place()[1])
+            if self._storage.read_only:
+                self._storage.check_writable(self._place()[1])
             assert value._skeleton is not None
             self._storage.write_element(skeleton.dtype, self._offset, value._skeleton, value._holes)
             return
-        self._place()
+        storage, view = self._place()
+        if isinstance(value, TensorBase) and not view.shape and value._skeleton is not None:
+            crooked = view.offset % view.dtype.itemsize
+            if not crooked and gradients.write_element(self, storage, view.dtype, view.offset, value):
+                return
         indexing.write_view(self, self, value, name)
 
     def assign(self, value: Any) -> Self:

@@ -13,13 +13,13 @@ from intaglio.core.target import Target
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.lower.product import PACK, tile_shape
 from intaglio.ops.elementwise import mul
-from intaglio.ops.loop import Loop, sink
-from intaglio.ops.memory import Local
+from intaglio.ops.loop import Interleave, Loop, sink
+from intaglio.ops.memory import Load, Local
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_caches, host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler
+from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers, run
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -76,6 +76,33 @@ def test_caches_and_threads_change_no_bit(m: int, n: int, depth: int) -> None:
         np.testing.assert_allclose(out, a.astype(np.float64) @ b, atol=1e-4)
         results.append(out.tobytes())
     assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "n", "depth"), [(16, 30, 33), (40, 300, 70), (130, 97, 333), (19, 8, 40)])
+def test_the_layout_of_the_columns_changes_no_bit(m: int, n: int, depth: int, turned: bool) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, depth), np.float32), rng.standard_normal((depth, n), np.float32)
+    columns = np.ascontiguousarray(b.T).T if turned else b
+    out = np.full((m, n), 99, np.float32)
+    k = Operands()
+    run(k, *product(k, a, columns, out).src, threads=2)
+    sums = np.zeros((m, n), np.float32)
+    for step in range(depth):  # in order, each product and sum rounded once
+        sums = (a[:, step : step + 1].astype(np.float64) * b[step] + sums).astype(np.float32)
+    np.testing.assert_allclose(out, sums, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_columns_that_lie_apart_are_turned_in_registers(interpret: bool) -> None:
+    a, b = numbers((17, 21)), numbers((35, 21), seed=1)
+    out = np.full((17, 35), 99, np.float32)
+    k = Operands()
+    lowered = run(k, *product(k, a, b.T, out).src, interpret=interpret)
+    assert np.array_equal(out, a @ b.T)
+    assert any(isinstance(n.op, Interleave) for n in lowered.linear.src)
+    gathered = [n for n in lowered.linear.src if isinstance(n.op, Load) and n.src[1].shape]
+    assert not gathered
 
 
 @pytest.mark.parametrize("size", [512, 1024, 4096, 8192])

@@ -1,0 +1,123 @@
+"""The packages that are timed: whether each is there, how it takes arrays, and how it runs a program."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.works import Work
+
+    Runner = Callable[[Sequence[tuple[np.ndarray, ...]]], Callable[[], Sequence[Any]] | None]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One package."""
+
+    name: str
+    package: str
+    runner: Callable[[Work], Runner]  # of a work: from its inputs to a call that does it all, results ready
+    needs: str = ""  # a program that must be there as well
+
+    def missing(self) -> str:
+        """Why it cannot run, or nothing."""
+        if importlib.util.find_spec(self.package) is None:
+            return "not installed"
+        return f"no {self.needs}" if self.needs and shutil.which(self.needs) is None else ""
+
+    @property
+    def version(self) -> str:
+        """What is installed."""
+        return importlib.metadata.version(self.package)
+
+
+def settings(threads: int) -> dict[str, str]:
+    """The environment of a process in which each package computes on some threads."""
+    names = ("OMP", "OPENBLAS", "MKL", "INTAGLIO")
+    flags = "--xla_cpu_multi_thread_eigen=" + ("true" if threads > 1 else "false")
+    own = {f"{name}_{'' if name == 'INTAGLIO' else 'NUM_'}THREADS": str(threads) for name in names}
+    return {**os.environ, **own, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+
+
+def _numpy(work: Work) -> Runner:
+    """NumPy, operation by operation."""
+    program = work.arrays
+    if program is None:
+        return lambda _: None
+    return lambda inputs: lambda: [program(np, *arrays) for arrays in inputs]
+
+
+def _intaglio(work: Work) -> Runner:
+    """Intaglio, all results realized together."""
+    from intaglio import Tensor
+
+    def prepare(inputs: Sequence[tuple[np.ndarray, ...]]) -> Callable[[], list[Tensor]]:
+        own = [tuple(Tensor(a).realize() for a in arrays) for arrays in inputs]
+
+        def run() -> list[Tensor]:
+            results = [work.tensors(*tensors) for tensors in own]
+            results[0].realize(*results[1:])
+            return results
+
+        return run
+
+    return prepare
+
+
+def _torch(work: Work, *, compiled: bool = False) -> Runner:
+    """PyTorch without gradients, on the arrays' own memory."""
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    program = work.torch or work.tensors
+    if compiled:
+        program = torch.compile(program)
+
+    def prepare(inputs: Sequence[tuple[np.ndarray, ...]]) -> Callable[[], list[Any]]:
+        own = [tuple(torch.from_numpy(a) for a in arrays) for arrays in inputs]
+
+        def run() -> list[Any]:
+            with torch.inference_mode():
+                return [program(*tensors) for tensors in own]
+
+        return run
+
+    return prepare
+
+
+def _jax(work: Work) -> Runner:
+    """JAX, each program compiled once."""
+    import jax
+
+    if work.arrays is None:
+        return lambda _: None
+    arrays = work.arrays
+    program = jax.jit(lambda *inputs: arrays(jax.numpy, *inputs))
+
+    def prepare(inputs: Sequence[tuple[np.ndarray, ...]]) -> Callable[[], list[Any]]:
+        own = [tuple(jax.numpy.asarray(a) for a in given) for given in inputs]
+        return lambda: jax.block_until_ready([program(*given) for given in own])
+
+    return prepare
+
+
+OWN: Final = "intaglio"
+PEERS: Final = {
+    peer.name: peer
+    for peer in (
+        Peer(OWN, "intaglio", _intaglio),
+        Peer("numpy", "numpy", _numpy),
+        Peer("torch", "torch", _torch),
+        Peer("torch.compile", "torch", lambda work: _torch(work, compiled=True), needs="c++"),
+        Peer("jax", "jax", _jax),
+    )
+}

@@ -1,0 +1,109 @@
+"""A process that times work: `python -m benchmarks.worker ROUNDS SECONDS`, told what to do line by line.
+
+It reads {"work", "peers"} and answers with {"trying": peer} before each first call, and with what came of the work. So
+whoever asked knows which peer hangs or ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks import limits
+from benchmarks.peers import OWN, PEERS
+from benchmarks.works import WORKS
+from intaglio import GlobalCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.works import Work
+
+Inputs = list[tuple[np.ndarray, ...]]
+BY_NAME = {work.name: work for work in WORKS}
+
+
+def main() -> None:
+    """Answer each line."""
+    rounds, seconds = int(sys.argv[1]), float(sys.argv[2])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what packages print goes elsewhere
+
+    def say(answer: dict[str, Any]) -> None:
+        print(json.dumps(answer), file=answers, flush=True)
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["work"] == "limits":
+            say(vars(limits.measure(int(os.environ["OMP_NUM_THREADS"]))))
+        else:
+            say(timed(BY_NAME[asked["work"]], asked["peers"], rounds, seconds, say))
+
+
+def timed(
+    work: Work, peers: Sequence[str], rounds: int, seconds: float, say: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Seconds of each peer by round, peers in turn, on fresh numbers in each round."""
+    draw = np.random.default_rng()
+    answer: dict[str, Any] = {"seconds": {}, "failures": {}, "kernels": 0}
+    runners = {name: PEERS[name].runner(work) for name in peers}
+    for number in range(rounds):
+        inputs: Inputs = [work.draw(draw) for _ in range(work.count)]
+        expected = exact(work, inputs) if not number else None
+        for name in [n for n in runners if n not in answer["failures"]]:
+            say({"trying": name})
+            try:
+                run = runners[name](inputs)
+                if run is None:
+                    answer["failures"][name] = "n/a"
+                    continue
+                GlobalCounters.reset()
+                results = run()
+                if name == OWN:
+                    answer["kernels"] = GlobalCounters.kernel_count
+                if expected is not None:
+                    check(work, results, expected)
+                del results
+                answer["seconds"].setdefault(name, []).append(median_of_calls(run, seconds))
+            except Exception as error:
+                answer["failures"][name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                answer["seconds"].pop(name, None)
+    return answer
+
+
+def exact(work: Work, inputs: Inputs) -> list[np.ndarray]:
+    """The results in double precision, of the first operations."""
+    program = work.arrays or work.reference
+    assert program is not None
+    wide = [tuple(a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays) for arrays in inputs[:2]]
+    return [np.asarray(program(np, *arrays)) for arrays in wide]
+
+
+def check(work: Work, results: Sequence[Any], expected: list[np.ndarray]) -> None:
+    """Compare the first results with the reference."""
+    for result, want in zip(results, expected, strict=False):
+        got = np.asarray(result.numpy() if hasattr(result, "numpy") else result, np.float64)
+        error = float(np.max(np.abs(got - want))) / max(float(np.max(np.abs(want))), 1e-30)
+        if got.shape != want.shape or not error <= work.tolerance:
+            raise ArithmeticError(f"wrong by {error:.2g}")
+
+
+def median_of_calls(run: Callable[[], object], seconds: float) -> float:
+    """Seconds of a call: the median of those that fit in some time, three at least."""
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < seconds and len(times) < 1000):
+        started = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()

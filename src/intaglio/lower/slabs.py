@@ -1,0 +1,180 @@
+"""Products of few rows by a matrix out of memory: slabs of it are copied into a cache, the sums so far stay there."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.emit import Binding, Instance
+from intaglio.lower.index import number
+from intaglio.lower.loops import CHUNKS, Place
+from intaglio.lower.product import PACK, tile_shape
+from intaglio.ops.elementwise import add, minimum
+from intaglio.ops.loop import Range
+from intaglio.ops.memory import Load, Local, const, load
+from intaglio.ops.reduce import Fold
+
+if TYPE_CHECKING:
+    import itertools
+
+    from intaglio.lower.loops import Body, Loops
+
+ROWS: Final = 64  # at most: of more rows, each makes the copy of columns as a whole cheaper
+SHALLOW: Final = 512  # rows of the matrix up to which whole columns are copied
+COLUMNS: Final = 512  # of a slab at most
+FEWEST: Final = 128  # columns of a slab at least, so that long pieces of each row are read
+
+
+class Slabs:
+    """One product being lowered: blocks of columns, in each slabs of rows of the matrix, in each tiles.
+
+    Each number is the sum of the same terms in the same order as without slabs.
+    """
+
+    def __init__(self, loops: Loops, axes: itertools.count[int], place: Place, *, row: Node, column: Node) -> None:
+        """Of a store that `is_slabbed`."""
+        self.loops: Final = loops
+        self.emitter: Final = loops.emitter
+        self.row: Final = row
+        self.column: Final = column
+        (fold,) = _folds(place.value)
+        *self.above, self.depth = fold.src[1:]
+        self.lanes: Final = loops.emitter.lanes_of(place.value)
+        self.height: Final = loops.extent(row)
+        self.width: Final = loops.extent(column)
+        self.tile_rows, self.vectors = tile_shape(self.height, self.width // self.lanes, self.emitter.target)
+        unit = self.lanes * self.vectors
+        self.columns: Final = -(-min(COLUMNS, max(FEWEST, self.width // 8)) // unit) * unit
+        stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        factor = _matrix(loops, fold, column)
+        self.lines: Final = max(
+            1, (PACK - self.height * stride * fold.dtype.itemsize) // (stride * factor.dtype.itemsize)
+        )
+        self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
+        self.first: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a slab
+        self.factor: Final = factor
+        self.scratch: Final = make(Local(next(axes), factor.dtype, self.lines * stride))
+        self.sums: Final = make(Local(next(axes), fold.dtype, self.height * stride))
+        index = self.emitter.index
+        self.copied: Final = index.sum([(self.depth, stride), (self.first, -stride), (column, 1), (self.block, -1)])
+        self.held: Final = index.sum([(row, stride), (column, 1), (self.block, -1)])
+        (self.body,) = substitute((fold.src[0],), {factor: load(self.scratch, self.copied)})
+        (value,) = substitute((place.value,), {fold: load(self.sums, self.held)})
+        self.place: Final = Place(place.pointer, place.index, value)
+
+    def run(self, sheets: list[Node], *, split: bool) -> None:
+        """Write the loops; `split`: threads share blocks of columns."""
+        start, stop = number(0), number(self.width)
+        if split and self.emitter.target.threads > 1:
+            blocks = -(-self.width // self.columns)
+            start, stop = self.loops.chunk_of(self.width, -(-blocks // CHUNKS) * self.columns)
+
+        def sheet(_: Node, carried: list[Node]) -> list[Node]:
+            self.emitter.bit(self.block)
+            self.emitter.loop(start, stop, self.columns, (), block, lambda f, c: (self.block, Binding(f, c)))
+            return carried
+
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            self._block(counter, self._end(counter, self.columns, stop))
+            return carried
+
+        self.loops.nest(sheets, sheet)
+
+    def _end(self, start: Node, count: int, stop: Node) -> Node:
+        """start + count, or the stop before that."""
+        level = len(self.emitter.frames) - 1
+        return self.emitter.put(level, minimum(self.emitter.put(level, add(start, number(count))), stop))
+
+    def _block(self, start: Node, end: Node) -> None:
+        """One block of columns: sums of zero, all slabs, the values that are stored."""
+        emitter, place = self.emitter, self.place
+        zero = const(self.sums.dtype, 0)
+
+        def across(body: Body) -> None:
+            self.loops.vectors_between(self.column, start, end, self.lanes, self.vectors, body)
+
+        def clear(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                emitter.store(self.sums, self.held, zero, instance)
+
+        def finish(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+
+        def copy(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                emitter.store(self.scratch, self.copied, emitter.emit(self.factor, instance), instance)
+
+        def slab(counter: Node, carried: list[Node]) -> list[Node]:
+            last = self._end(counter, self.lines, self.depth.src[0])
+            self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
+            across(lambda instances, _: self._tiles(instances, counter, last))
+            return carried
+
+        def slabs(_: Node, carried: list[Node]) -> list[Node]:
+            emitter.bit(self.first)
+            every = number(0), self.depth.src[0], self.lines
+            emitter.loop(*every, (), slab, lambda f, c: (self.first, Binding(f, c)))
+            return carried
+
+        self.loops.nest([self.row], lambda _, k: (across(clear), k)[1])
+        self.loops.nest(self.above, slabs)
+        self.loops.nest([self.row], lambda _, k: (across(finish), k)[1])
+
+    def _tiles(self, instances: list[Instance], start: Node, end: Node) -> None:
+        """All rows of one panel of a slab, whose rows are from start to end."""
+        whole = self.height // self.tile_rows * self.tile_rows
+
+        def tile(count: int, instances: list[Instance]) -> None:
+            emitter = self.emitter
+            every = [{**instance, self.row: m} for m in range(count) for instance in instances]
+            before = [emitter.emit(load(self.sums, self.held), one) for one in every]
+
+            def take(_: Node, carried: list[Node]) -> list[Node]:
+                return [emitter.combine("sum", c, self.body, one) for c, one in zip(carried, every, strict=True)]
+
+            sums = emitter.loop(start, end, 1, before, take, lambda f, c: (self.depth, Binding(f, c)))
+            for total, one in zip(sums, every, strict=True):
+                emitter.store(self.sums, self.held, total, one)
+
+        for first, stop, count in ((0, whole, self.tile_rows), (whole, self.height, self.height - whole)):
+            if first < stop:
+                self.emitter.loop(
+                    number(first),
+                    number(stop),
+                    count,
+                    (),
+                    lambda _, k, count=count: (tile(count, instances), k)[1],
+                    lambda f, c, count=count: (self.row, Binding(f, c, count)),
+                )
+
+
+def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:
+    """Whether a store is a product of few rows by a matrix out of memory, whose columns are long and lie together."""
+    emitter = loops.emitter
+    folds = _folds(place.value)
+    both = emitter.bit(row) | emitter.bit(column)
+    if len(folds) != 1 or emitter.mask(folds[0]) & both != both or loops.extent(row) > ROWS:
+        return False
+    (fold,) = folds
+    rows = fold.src[1:]
+    factor = _matrix(loops, fold, column)
+    places = [n.src[1] for n in walk((factor,)) if isinstance(n.op, Load)]
+    steps = [emitter.index.affine(p)[1] for p in places if emitter.mask(p) & emitter.bit(column)]
+    together = bool(steps) and all(terms.get(column) == 1 for terms in steps)
+    deep = math.prod(loops.extent(r) for r in rows)
+    size = loops.extent(column) * deep * factor.dtype.itemsize
+    wide = loops.extent(column) >= 2 * FEWEST
+    return together and wide and loops.extent(rows[-1]) > SHALLOW and size > 2 * emitter.target.level2
+
+
+def _folds(value: Node) -> list[Node]:
+    """The reductions in a value."""
+    return [n for n in walk((value,)) if isinstance(n.op, Fold)]
+
+
+def _matrix(loops: Loops, fold: Node, column: Node) -> Node:
+    """The factor of a sum of products that knows the columns."""
+    (factor,) = (s for s in fold.src[0].src if loops.emitter.mask(s) & loops.emitter.bit(column))
+    return factor

@@ -1,0 +1,54 @@
+"""Products of few rows by transposed matrices: sums along memory, the same whoever computes them."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import pytest
+
+from intaglio.lower.kernel import lower
+from intaglio.ops.elementwise import add, mul
+from intaglio.ops.loop import sink
+from intaglio.ops.memory import Load
+from intaglio.ops.movement import expand, reshape
+from intaglio.ops.reduce import reduce
+from intaglio.render import llvm
+from intaglio.runtime.compiler import host_target
+from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers, run
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 9, 15])
+@pytest.mark.parametrize(("columns", "depth"), [(1, 70), (6, 1), (37, 33), (64, 500)])
+def test_every_number_is_the_sum_of_its_row_and_column(rows: int, columns: int, depth: int) -> None:
+    a, b, c = numbers((rows, depth)), numbers((columns, depth), seed=1), numbers((rows, columns), seed=2)
+    out = np.full((rows, columns), 99, np.float32)
+    k = Operands()
+    shape = (rows, columns, depth)
+    left, right = reshape(k.read(a), (rows, 1, depth)), reshape(k.read(b), (1, columns, depth))
+    total = add(reduce("sum", mul(expand(left, shape), expand(right, shape)), (2,)), k.read(c))
+    lowered = run(k, k.write(out, total))
+    assert np.array_equal(out, a @ b.T + c)
+    assert not [n for n in lowered.linear.src if isinstance(n.op, Load) and n.src[1].shape]  # nothing is gathered
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+def test_threads_change_no_bit(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((rows, 800), np.float32), rng.standard_normal((2001, 800), np.float32)
+    results: list[bytes] = []
+    for threads in (1, 2):
+        out = np.full((rows, 2001), 99, np.float32)
+        k = Operands()
+        shape = (rows, 2001, 800)
+        left, right = reshape(k.read(a), (rows, 1, 800)), reshape(k.read(b), (1, 2001, 800))
+        kernel = sink(k.write(out, reduce("sum", mul(expand(left, shape), expand(right, shape)), (2,))))
+        lowered = lower(kernel, host_target(threads))
+        assert (lowered.chunks > 1) == (threads > 1)
+        address, _ = compiler().load(llvm.render(lowered.linear, host_target(threads)), lowered.name)
+        slots = array("Q", (x.ctypes.data for x in k.arrays))
+        for chunk in reversed(range(lowered.chunks)):
+            SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+        np.testing.assert_allclose(out, a.astype(np.float64) @ b.T, atol=1e-4)
+        results.append(out.tobytes())
+    assert len(set(results)) == 1

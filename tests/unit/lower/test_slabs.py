@@ -1,0 +1,88 @@
+"""Products of few rows by large matrices: slabs change no bit, and long pieces of each row of the matrix are read."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from intaglio.core.dtypes import dtypes
+from intaglio.lower.kernel import lower
+from intaglio.lower.product import PACK
+from intaglio.ops.elementwise import add, maximum, mul
+from intaglio.ops.loop import sink
+from intaglio.ops.memory import Local, const
+from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.reduce import reduce
+from intaglio.render import llvm
+from intaglio.runtime.compiler import host_target
+from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers
+
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
+
+
+def product(k: Operands, a: np.ndarray, b: np.ndarray) -> Node:
+    """a @ b, of the last two axes."""
+    *lead, m, depth = a.shape
+    n, rank = b.shape[-1], len(lead)
+    left = expand(reshape(k.read(a), (*lead, m, 1, depth)), (*lead, m, n, depth))
+    turned = permute(k.read(b), (*range(b.ndim - 2), b.ndim - 1, b.ndim - 2))
+    right = expand(reshape(turned, (*b.shape[:-2], 1, n, depth)), (*lead, m, n, depth))
+    return reduce("sum", mul(left, right), (rank + 2,))
+
+
+def run(k: Operands, *statements: Node, level2: int, threads: int) -> int:
+    """Run statements, the last chunk first; gives how many scratch arrays there were."""
+    target = replace(host_target(threads), level2=level2)
+    lowered = lower(sink(*statements), target)
+    address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
+    slots = array("Q", (x.ctypes.data for x in k.arrays))
+    for chunk in reversed(range(lowered.chunks)):
+        SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+    scratch = {s for n in lowered.linear.src for s in n.src if isinstance(s.op, Local)}
+    assert sum(s.op.size * s.dtype.itemsize for s in scratch if isinstance(s.op, Local)) <= PACK
+    return len(scratch)
+
+
+@pytest.mark.parametrize("shape", [(2, 513, 256), (5, 1000, 999), (17, 700, 1111), (64, 1030, 300), (33, 600, 2500)])
+def test_slabs_and_threads_change_no_bit(shape: tuple[int, int, int]) -> None:
+    m, depth, n = shape
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(s, np.float32) for s in ((m, depth), (depth, n), (n,)))
+    results: list[bytes] = []
+    for level2, threads in ((1 << 30, 1), (1 << 14, 1), (1 << 14, 2)):
+        out = np.full((m, n), 99, np.float32)
+        k = Operands()
+        value = maximum(add(product(k, a, b), expand(reshape(k.read(c), (1, n)), (m, n))), const_zero(m, n))
+        scratch = run(k, k.write(out, value), level2=level2, threads=threads)
+        assert scratch == (2 if level2 == 1 << 14 else 0)
+        np.testing.assert_allclose(out, np.maximum(a.astype(np.float64) @ b + c, 0), atol=2e-4)
+        results.append(out.tobytes())
+    assert len(set(results)) == 1
+
+
+def const_zero(m: int, n: int) -> Node:
+    """Zeros."""
+    return expand(const(dtypes.float32, 0), (m, n))
+
+
+def test_products_of_a_batch_are_slabbed() -> None:
+    a, b = numbers((3, 5, 700)), numbers((3, 700, 300), seed=1)
+    out = np.full((3, 5, 300), 99, np.float32)
+    k = Operands()
+    assert run(k, k.write(out, product(k, a, b)), level2=1 << 14, threads=2) == 2
+    assert np.array_equal(out, a @ b)
+
+
+def test_more_than_one_summed_axis_is_slabbed() -> None:
+    a, b = numbers((3, 5, 600)), numbers((3, 600, 300), seed=1)
+    out = np.full((5, 300), 99, np.float32)
+    k = Operands()
+    left = expand(reshape(permute(k.read(a), (1, 0, 2)), (5, 1, 3, 600)), (5, 300, 3, 600))
+    right = expand(reshape(permute(k.read(b), (2, 0, 1)), (1, 300, 3, 600)), (5, 300, 3, 600))
+    assert run(k, k.write(out, reduce("sum", mul(left, right), (2, 3))), level2=1 << 14, threads=1) == 2
+    assert np.array_equal(out, np.einsum("bik,bkn->in", a, b))

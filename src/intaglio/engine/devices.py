@@ -71,9 +71,15 @@ class Device:
         self.name: Final = name
         self.allocator: Final = Allocator()
         self.ran: Final[set[Executable]] = set()  # kernels that DEBUG has shown
+        self.told: bool = False  # whether DEBUG has named it
         self.notes: Final[dict[Executable, str]] = {}  # what DEBUG has to say of kernels that are yet to run
         self._kernels: Final[OrderedDict[Node, Executable]] = OrderedDict()
         self._lock: Final = locks.across_forks(threading.RLock(), locks.Level.DEVICE)
+
+    @property
+    def about(self) -> str:
+        """What DEBUG says of it."""
+        return "which keeps bytes and runs nothing"
 
     @property
     def target(self) -> Target:
@@ -154,6 +160,12 @@ class Cpu(Device):
     kind = "CPU"
 
     @property
+    def about(self) -> str:
+        """What DEBUG says of it."""
+        threads = config.threads or process_threads()
+        return f"vectors of {self.target.vector_bytes} bytes, {threads} thread{'s' if threads > 1 else ''}"
+
+    @property
     def target(self) -> Target:
         """The host's features."""
         return host_target(2)
@@ -178,6 +190,11 @@ class Interpreter(Device):
     """The interpreter of the IR: slow, and the oracle of the others."""
 
     kind = "PYTHON"
+
+    @property
+    def about(self) -> str:
+        """What DEBUG says of it."""
+        return "the interpreter"
 
     def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
         """Interpret kernels in order."""

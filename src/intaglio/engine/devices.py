@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core import locks
 from intaglio.core.config import config, settings_now
 from intaglio.core.errors import DeviceError
-from intaglio.core.target import Target
+from intaglio.core.target import Target, canonical
 from intaglio.core.trace import GlobalCounters
 from intaglio.ir.interpret import run_linear
 from intaglio.ir.levels import Level
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from intaglio.schedule.kernels import PlannedKernel
 
 KERNELS: Final = 8192  # compiled kernels remembered by a device
-NAMES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,18 +224,6 @@ class HostArrays(Device):
 _KINDS: Final[dict[str, type[Device]]] = {
     "CPU": Cpu, "NULL": Device, "PYTHON": Interpreter, "DISK": Disk, "NPY": HostArrays,
 }  # fmt: skip
-
-
-def canonical(name: str) -> str:
-    """A device's name in its usual form: capitals, no ":0".
-
-    Raises: DeviceError if there is no such device.
-    """
-    kind, _, rest = name.partition(":")
-    kind = kind.upper()
-    if kind not in _KINDS or (rest and kind != "DISK" and not rest.isdigit()):
-        raise DeviceError(f'device: no backend "{name}"; available here: {", ".join(n.lower() for n in NAMES)}.')
-    return kind if kind == "DISK" or rest in ("", "0") else f"{kind}:{int(rest)}"
 
 
 @cache

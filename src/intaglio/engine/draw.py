@@ -75,7 +75,7 @@ def _nodes(order: Sequence[Node], names: dict[Node, str]) -> list[str]:
 def _buffer_edges(
     kernel: PlannedKernel, order: Sequence[Node], names: dict[Node, str], buffers: dict[BufferRef, str]
 ) -> list[str]:
-    """The arrows from buffers to the parameters that stand for them, and from a kernel to the buffers that it writes."""
+    """The arrows from buffers to the parameters that stand for them, and from a kernel to what it writes."""
     lines: list[str] = []
     for node in order:
         if isinstance(node.op, Param):

@@ -9,8 +9,9 @@ import numpy as np
 
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, GradError, InternalError, ShapeError
+from intaglio.core.target import canonical
 from intaglio.engine import realize as engine
-from intaglio.engine.devices import canonical, device_of
+from intaglio.engine.devices import device_of
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const, Read

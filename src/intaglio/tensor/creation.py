@@ -12,8 +12,8 @@ import numpy as np
 from intaglio.core.config import config
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
+from intaglio.core.target import canonical
 from intaglio.engine import realize as engine
-from intaglio.engine.devices import canonical
 from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import BufferRef, const, iota

@@ -683,8 +683,9 @@ class Tensor(TensorBase):
         return _real(self.item())
 
     def __iter__(self) -> Iterator[Tensor]:
-        for i in range(len(self)):
-            yield self[i]
+        if not self.shape:
+            raise DTypeError("iter: the tensor must have an axis to go along; it is a scalar. Use item()?")
+        return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: Any) -> Any:
         return _truth(elementwise.eq(self, value).any().item())

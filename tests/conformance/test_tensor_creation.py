@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from intaglio import Tensor, dtypes
-from intaglio.core.errors import DTypeError
+from intaglio.core.errors import DTypeError, ValueRangeError
 from tests.conformance.agree import agree
 
 if TYPE_CHECKING:
@@ -210,3 +211,35 @@ def test_a_dtype_may_be_given_by_name_or_as_numpy_has_it(dtype: Any) -> None:
 def test_a_dtype_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(DTypeError, match=r"dtype: must be one of bool, .*; got int7"):
         Tensor.zeros(2, dtype="int7")
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [(0, 2**60 + 1, 2**60), (2**62 + 3, 2**62 - 3, -1), (2**60, 2**60 + 2), (5, -3, -2), (-7, 8, 5), (3, 3), (4, 1)],
+)
+def test_arange_of_integers_is_exact(bounds: tuple[int, ...]) -> None:
+    assert Tensor.arange(*bounds).tolist() == list(range(*bounds))
+
+
+@pytest.mark.parametrize(
+    "ends", [(0.1, 0.7), (-1.7e308, 1.7e308), (1.7e308, -1.7e308), (1e-310, 3), (2, 5), (0, 1 / 3), (1.0, 1.0)]
+)
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 13, 50])
+def test_linspace_ends_where_it_is_told(ends: tuple[float, float], steps: int) -> None:
+    got = Tensor.linspace(*ends, steps, dtype=dtypes.float64).numpy()
+    want = np.array(
+        [
+            float(Fraction(ends[0]) + (Fraction(ends[1]) - Fraction(ends[0])) * k / max(1, steps - 1))
+            for k in range(steps)
+        ]
+    )
+    assert got[0] == ends[0]
+    assert steps == 1 or got[-1] == ends[1]
+    np.testing.assert_allclose(got, want, rtol=1e-14, atol=1e-14 * max(map(abs, ends)))
+
+
+def test_linspace_of_integers_ends_exactly() -> None:
+    assert Tensor.linspace(1, 2**62 + 1, 2, dtype=dtypes.int64).tolist() == [1, 2**62 + 1]
+    assert Tensor.linspace(0, 10, 7, dtype=dtypes.int64).tolist() == [0, 1, 3, 5, 6, 8, 10]
+    with pytest.raises(ValueRangeError, match="300 does not fit int8"):
+        Tensor.linspace(0, 300, 3, dtype=dtypes.int8)

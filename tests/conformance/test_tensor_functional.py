@@ -121,7 +121,7 @@ def test_attention(causal: bool, backend: str) -> None:
 
 def test_dropout_drops_in_training_only() -> None:
     x = Tensor.ones(10_000)
-    assert x.dropout(0.5) is x
+    assert x.dropout(0.5).tolist() == x.tolist()
     dropped = x.dropout(0.25, training=True).numpy()
     assert set(np.unique(dropped).tolist()) <= {0.0, float(np.float32(1 / 0.75))}
     assert 0.22 < (dropped == 0).mean() < 0.28

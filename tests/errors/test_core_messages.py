@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SETTINGS = (
-    "debug, beam, track_match_stats, device, graph, graphuops, dump, threads, cache, cache_dir, cache_size_mb, "
+    "debug, beam, track_match_stats, device, graph, graphuops, threads, cache, cache_dir, cache_size_mb, "
     "journal_entries, journal_nodes, journal_bytes, verify"
 )
 DTYPES = (
@@ -26,6 +26,19 @@ CASES: list[tuple[Callable[[], object], str]] = [
     (lambda: Context(debgu=1), f"config: no setting 'debgu'; there are {SETTINGS}."),
     (lambda: config.set(device=3), "config: device must be text; got 3."),
     (lambda: config.set(journal_entries=0), "config: journal_entries must be at least 1; got 0."),
+    (lambda: Context(DEBUG=None), "config: DEBUG must be a whole number; got None."),  # type: ignore[arg-type]
+    (lambda: Context(DEBUG=1.5), "config: DEBUG must be a whole number; got 1.5."),  # type: ignore[arg-type]
+    (lambda: config.set(threads=[1]), "config: threads must be a whole number; got [1]."),  # type: ignore[arg-type]
+    (lambda: Context(CACHE=None), "config: CACHE must be 0 or 1; got None."),  # type: ignore[arg-type]
+    (lambda: Context(cache=0.5), "config: cache must be 0 or 1; got 0.5."),  # type: ignore[arg-type]
+    (
+        lambda: Context(DEVICE="nope"),
+        "config: DEVICE must name a device; got 'nope'; there are cpu, disk, npy, null, python.",
+    ),
+    (
+        lambda: from_environment({"DEVICE": "cpu:x"}),
+        "config: DEVICE must name a device; got 'cpu:x'; there are cpu, disk, npy, null, python.",
+    ),
     (lambda: from_environment({"BEAM": "x"}), "config: BEAM must be a whole number; got 'x'."),
     (lambda: from_environment({"INTAGLIO_CACHE": "2"}), "config: INTAGLIO_CACHE must be 0 or 1; got '2'."),
     (

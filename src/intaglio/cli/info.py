@@ -7,7 +7,7 @@ from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
 from intaglio.core.config import Config, config, from_environment
-from intaglio.engine.devices import NAMES
+from intaglio.core.target import DEVICES
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print both."""
     del options
-    print("devices: " + ", ".join(name.lower() for name in NAMES))
+    print("devices: " + ", ".join(name.lower() for name in DEVICES))
     for field in fields(Config):
         value = getattr(config, field.name)
         print(f"{field.name:<18} {value!r:<10} {_source(field, value):<24} {field.metadata['help']}")

@@ -6,12 +6,13 @@ import os
 from contextvars import ContextVar, Token
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import wraps
-from operator import attrgetter
+from operator import attrgetter, index
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from intaglio.core.errors import ConfigError
+from intaglio.core.errors import ConfigError, DeviceError
 from intaglio.core.locks import Level, across_forks
+from intaglio.core.target import DEVICES, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +44,6 @@ class Config:
     device: str = _setting("CPU", "the device of tensors that name none", "DEVICE")
     graph: int = _setting(0, "1 draws the tensor graph with its schedule", "GRAPH")
     graphuops: int = _setting(0, "1 draws each kernel's linear form", "GRAPHUOPS")
-    dump: str = _setting("", "prints the IR before and after the pass of this name", "DUMP")
     threads: int = _setting(0, "native threads; 0 takes what the process may use")
     cache: bool = _setting(True, "whether compiled kernels are kept on disk")
     cache_dir: str = _setting("", "where compiled kernels are kept; empty is the user's cache folder")
@@ -123,7 +123,7 @@ def _parse(key: str, name: str, text: str) -> Value:
     """The value of a setting from its text; `key` is how the user called it."""
     default = _FIELDS[name].default
     if isinstance(default, str):
-        return text
+        return _named_device(key, text) if name == "device" else text
     word = text.strip().lower()
     if isinstance(default, bool):
         if word not in _TRUE | _FALSE:
@@ -134,6 +134,16 @@ def _parse(key: str, name: str, text: str) -> Value:
     except ValueError:
         raise ConfigError(f"config: {key} must be a whole number; got {text!r}.") from None
     return _in_range(key, name, value)
+
+
+def _named_device(key: str, text: str) -> str:
+    """The name of a device, if there is such."""
+    try:
+        canonical(text)
+    except DeviceError:
+        known = ", ".join(name.lower() for name in DEVICES)
+        raise ConfigError(f"config: {key} must name a device; got {text!r}; there are {known}.") from None
+    return text
 
 
 def _in_range(key: str, name: str, value: int) -> int:
@@ -157,9 +167,14 @@ def _checked(settings: Mapping[str, Value]) -> dict[str, Value]:
         elif isinstance(default, str):
             raise ConfigError(f"config: {key} must be text; got {value!r}.")
         elif isinstance(default, bool):
+            if value not in (0, 1):
+                raise ConfigError(f"config: {key} must be 0 or 1; got {value!r}.")
             changed[name] = bool(value)
         else:
-            changed[name] = _in_range(key, name, int(value))
+            try:
+                changed[name] = _in_range(key, name, index(value))
+            except TypeError:
+                raise ConfigError(f"config: {key} must be a whole number; got {value!r}.") from None
     return changed
 
 

@@ -392,6 +392,12 @@ def promote_weak(dtype: DType, scalar: type) -> DType:
     raise DTypeError(f"dtype: a number must be a bool, int or float; got {scalar.__name__}.")
 
 
+@cache
+def promote_scalar(dtype: DType, scalar: DType) -> DType:
+    """The dtype in which a tensor with axes meets one without: its own, unless the other's category is higher."""
+    return promote(dtype, scalar) if _ORDER[scalar.kind] > _ORDER[dtype.kind] else dtype
+
+
 def result_type(*operands: DType | Number) -> DType:
     """The dtype in which tensors (given by dtype) and Python numbers meet; numbers are weak.
 

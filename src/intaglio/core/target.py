@@ -1,8 +1,25 @@
-"""Targets: what code generation must know of a machine."""
+"""Targets: the names of devices, and what code generation must know of a machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from intaglio.core.errors import DeviceError
+
+DEVICES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")
+
+
+def canonical(name: str) -> str:
+    """A device's name in its usual form: capitals, no ":0".
+
+    Raises: DeviceError if there is no such device.
+    """
+    kind, _, rest = name.partition(":")
+    kind = kind.upper()
+    if kind not in DEVICES or (rest and kind != "DISK" and not rest.isdigit()):
+        raise DeviceError(f'device: no backend "{name}"; available here: {", ".join(n.lower() for n in DEVICES)}.')
+    return kind if kind == "DISK" or rest in ("", "0") else f"{kind}:{int(rest)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -12,15 +13,19 @@ from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
 from intaglio.engine.devices import device_of
-from intaglio.engine.draw import draw
+from intaglio.engine.draw import draw, graph_lines, schedule_lines
+from intaglio.ir.node import make, substitute
 from intaglio.ir.text import print_text
 from intaglio.runtime.compiler import assembly
 from intaglio.schedule.kernels import Copy, PlannedKernel
+from intaglio.schedule.program import Write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from intaglio.engine.devices import Device, Executable
+    from intaglio.ir.node import Node
+    from intaglio.schedule.program import Program
 
 
 def _say(text: str) -> None:
@@ -29,21 +34,49 @@ def _say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def schedule(kernels: Sequence[PlannedKernel | Copy]) -> None:
-    """The size of a schedule (1), its kernels (3)."""
+def _picture(lines: Sequence[str], kind: str) -> None:
+    """Write a picture, and say where it is. A folder that is gone or full stops no run."""
+    try:
+        _say(f"graph: {draw(lines, kind)}")
+    except OSError as error:
+        _say(f"graph: the picture of the {kind} is not written; {error.strerror or error}.")
+
+
+def schedule(program: Program, kernels: Sequence[PlannedKernel | Copy]) -> None:
+    """The devices and size of a schedule (1), its kernels (3), the tensor graph that it is made of (5)."""
     level = config.debug
-    if config.graph and kernels:
-        draw([kernel.ast for kernel in kernels if isinstance(kernel, PlannedKernel)], "schedule")
-    if level < 1 or not kernels:
+    if not kernels:
+        return
+    if config.graph:
+        _picture(graph_lines(_values(program)), "tensors")
+        _picture(schedule_lines(kernels), "schedule")
+    if level < 1:
         return
     devices = sorted({k.target.device if isinstance(k, Copy) else k.device for k in kernels})
-    _say(f"schedule: {len(kernels)} kernels on {', '.join(devices)}")
+    for device in map(device_of, devices):
+        if not device.told:
+            device.told = True
+            _say(f"device: {device.name}, {device.about}")
+    _say(f"schedule: {len(kernels)} kernel{'s' if len(kernels) > 1 else ''} on {', '.join(devices)}")
+    if level >= 5:
+        _say(f"graph before rewriting:\n{print_text(_values(program))}")
     if level >= 3:
         for kernel in kernels:
             if isinstance(kernel, Copy):
                 _say(f"  copy {kernel.view.nbytes} bytes, {kernel.source.device} to {kernel.target.device}")
             else:
                 _say(f"  {len(kernel.buffers)} buffers, {len(kernel.ast.src)} statements: {', '.join(kernel.metadata)}")
+
+
+def _values(program: Program) -> list[Node]:
+    """What the statements of a program write and where, with values that are only read as leaves."""
+    writes = [
+        write
+        for statement in program.statements
+        for write in ((statement,) if isinstance(statement, Write) else itertools.chain(*statement.arms))
+    ]
+    roots = dict.fromkeys(node for write in writes for node in (write.value, *write.indices))
+    return substitute(roots, {value: make(read) for value, read in program.reads.items()})
 
 
 def prepare(kernels: Sequence[PlannedKernel | Copy], loaded: Sequence[Executable | None]) -> None:
@@ -92,11 +125,11 @@ def _note(kernel: PlannedKernel, executable: Executable, level: int) -> str:
     if level >= 4:
         parts.append(explain.c_source(kernel.ast, kernel.size_slot))
     if level >= 5:
-        parts.append(print_text([kernel.ast]))
+        parts.append(f"graph after rewriting:\n{print_text([kernel.ast])}")
     if level >= 6:
         parts.append(print_text([executable.lowered.linear]))
     if level >= 7 and executable.source:
         parts.append(assembly(executable.source))
     if config.graphuops:
-        draw([executable.lowered.linear], "kernel")
+        _picture(graph_lines([executable.lowered.linear]), "kernel")
     return "\n".join(parts)

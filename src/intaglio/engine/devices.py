@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core import locks
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.errors import DeviceError
-from intaglio.core.target import Target
+from intaglio.core.target import Target, canonical
 from intaglio.core.trace import GlobalCounters
 from intaglio.ir.interpret import run_linear
 from intaglio.ir.levels import Level
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from intaglio.schedule.kernels import PlannedKernel
 
 KERNELS: Final = 8192  # compiled kernels remembered by a device
-NAMES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +70,15 @@ class Device:
         self.name: Final = name
         self.allocator: Final = Allocator()
         self.ran: Final[set[Executable]] = set()  # kernels that DEBUG has shown
+        self.told: bool = False  # whether DEBUG has named it
         self.notes: Final[dict[Executable, str]] = {}  # what DEBUG has to say of kernels that are yet to run
         self._kernels: Final[OrderedDict[Node, Executable]] = OrderedDict()
         self._lock: Final = locks.across_forks(threading.RLock(), locks.Level.DEVICE)
+
+    @property
+    def about(self) -> str:
+        """What DEBUG says of it."""
+        return "which keeps bytes and runs nothing"
 
     @property
     def target(self) -> Target:
@@ -125,25 +130,39 @@ class Device:
         target.copy_in(np.ascontiguousarray(elements).view(np.uint8).reshape(-1).data)
 
 
-@cache
 def disk_cache() -> DiskCache | None:
-    """The disk cache that the settings ask for."""
-    if not config.cache:
+    """The disk cache that the settings in force ask for."""
+    settings = settings_now()
+    if not settings.cache:
         return None
-    folder = Path(str(config.cache_dir)) if config.cache_dir else default_folder()
-    return DiskCache(folder, int(config.cache_size_mb) << 20)
+    folder = Path(settings.cache_dir).absolute() if settings.cache_dir else default_folder()
+    found = _cache_in(folder)
+    found.keep_within(settings.cache_size_mb << 20)
+    return found
+
+
+@cache
+def _cache_in(folder: Path) -> DiskCache:
+    """The disk cache of a folder, open from its first use on."""
+    return DiskCache(folder, config.cache_size_mb << 20)
 
 
 @cache
 def _compiler() -> Compiler:
     """The LLVM compiler with the disk cache."""
-    return Compiler(disk_cache())
+    return Compiler(disk_cache)
 
 
 class Cpu(Device):
     """This machine's processor, by LLVM."""
 
     kind = "CPU"
+
+    @property
+    def about(self) -> str:
+        """What DEBUG says of it."""
+        threads = config.threads or process_threads()
+        return f"vectors of {self.target.vector_bytes} bytes, {threads} thread{'s' if threads > 1 else ''}"
 
     @property
     def target(self) -> Target:
@@ -170,6 +189,11 @@ class Interpreter(Device):
     """The interpreter of the IR: slow, and the oracle of the others."""
 
     kind = "PYTHON"
+
+    @property
+    def about(self) -> str:
+        """What DEBUG says of it."""
+        return "the interpreter"
 
     def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
         """Interpret kernels in order."""
@@ -200,18 +224,6 @@ class HostArrays(Device):
 _KINDS: Final[dict[str, type[Device]]] = {
     "CPU": Cpu, "NULL": Device, "PYTHON": Interpreter, "DISK": Disk, "NPY": HostArrays,
 }  # fmt: skip
-
-
-def canonical(name: str) -> str:
-    """A device's name in its usual form: capitals, no ":0".
-
-    Raises: DeviceError if there is no such device.
-    """
-    kind, _, rest = name.partition(":")
-    kind = kind.upper()
-    if kind not in _KINDS or (rest and kind != "DISK" and not rest.isdigit()):
-        raise DeviceError(f'device: no backend "{name}"; available here: {", ".join(n.lower() for n in NAMES)}.')
-    return kind if kind == "DISK" or rest in ("", "0") else f"{kind}:{int(rest)}"
 
 
 @cache

@@ -130,7 +130,7 @@ class Plans:
             template, n = self._of_any_size(structure) or (_template(*stand_in(structure.key)), 0)
             self._remember(structure, template, n)
         made = _bound(template, structure, program, n)
-        debug.schedule(made.kernels)
+        debug.schedule(program, made.kernels)
         return made
 
     def _remember(self, structure: Structure, template: _Template, n: int) -> None:

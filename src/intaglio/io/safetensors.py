@@ -129,13 +129,16 @@ def safe_save(
 ) -> None:
     """Write tensors to a safetensors file. The old file, if there is one, is whole until the new one is.
 
-    Raises: FileFormatError if a value is no tensor, a name is the format's own, or the file cannot be written.
+    Raises: FileFormatError if a value is no tensor, a name is the format's own or metadata are no text, or the file
+        cannot be written.
     """
     if not isinstance(tensors, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- what callers give
         raise FileFormatError(
             f"safe_save: tensors by name and then a path are wanted; got {type(tensors).__name__} first. "
             'Write safe_save({"name": tensor}, path)?'
         )
+    if metadata is not None and not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
+        raise FileFormatError(f"safe_save: metadata must be text by name; got {type(metadata).__name__}.")
     header, order = _layout(tensors, metadata or {})
     file = _file("safe_save", path)
     temporary: Path | None = None
@@ -165,6 +168,9 @@ def _layout(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple
             raise FileFormatError("safe_save: a tensor cannot be called '__metadata__'; the format keeps that name.")
         if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything
             raise FileFormatError(f"safe_save: {name!r} must be a Tensor; got {type(tensor).__name__}.")
+    for key, value in metadata.items():
+        if not (isinstance(key, str) and isinstance(value, str)):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
+            raise FileFormatError(f"safe_save: metadata must be text by name; got {value!r} for {key!r}.")
     kinds = {dtype: kind for kind, dtype in DTYPES.items()}
     entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     order = sorted(tensors.items(), key=lambda pair: (-pair[1].dtype.itemsize, pair[0]))
@@ -172,7 +178,13 @@ def _layout(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple
     for name, tensor in order:
         start, end = end, end + tensor.numel() * tensor.dtype.itemsize
         entries[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        part = error.object[error.start : error.end]
+        raise FileFormatError(
+            f"safe_save: names and metadata must be Unicode text; {part!r} is no character."
+        ) from None
     return text + b" " * (-len(text) % 8), [tensor for _, tensor in order]
 
 

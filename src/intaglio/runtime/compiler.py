@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import struct
 import threading
 from functools import cache
 from pathlib import Path
@@ -14,10 +16,16 @@ from intaglio.core.target import Target
 from intaglio.runtime import elf
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.runtime.disk_cache import DiskCache
 
 _lock: Final = across_forks(threading.RLock(), Level.COMPILER)
 _keep: Final[list[object]] = []  # loaded libraries live as long as the process: kernels are never unloaded
+
+
+class ObjectError(Exception):
+    """An object file that cannot be loaded: of another machine, or no whole one."""
 
 
 class _Host:
@@ -70,13 +78,22 @@ def compile_text(source: str) -> bytes:
 
 
 def load_object(data: bytes, symbol: str) -> int:
-    """The address of a function of an object file."""
+    """The address of a function of an object file.
+
+    Raises: ObjectError if it cannot be loaded.
+    """
+    try:
+        return _load(data, symbol)
+    except (RuntimeError, ValueError, LookupError, OverflowError, struct.error) as error:  # of LLVM, and of reading it
+        raise ObjectError(f"{symbol}: {error}") from error
+
+
+def _load(data: bytes, symbol: str) -> int:
+    """The address of a function of an object file that is whole."""
     with _lock:
         if elf.is_supported():
-            try:
+            with contextlib.suppress(elf.UnsupportedError):  # LLVM's linker knows every relocation
                 return elf.load(data, symbol)
-            except elf.UnsupportedError:
-                pass  # LLVM's linker knows every relocation
         host = _host()
         host.loaded += 1
         builder = host.llvm.JITLibraryBuilder().add_object_img(data).export_symbol(symbol).add_current_process()
@@ -97,19 +114,23 @@ def cache_key(source: str) -> str:
 class Compiler:
     """Source text to addresses, through a cache on disk."""
 
-    def __init__(self, disk: DiskCache | None) -> None:
-        self.disk: Final = disk
+    def __init__(self, disk: Callable[[], DiskCache | None]) -> None:
+        """Compile through the cache that is in force when a kernel is asked for (None: there is none)."""
+        self._disk: Final = disk
 
     def load(self, source: str, symbol: str) -> tuple[int, bool]:
-        """(address, whether LLVM had to compile it)."""
-        key = cache_key(source) if self.disk is not None else ""
-        data = self.disk.get(key) if self.disk is not None else None
-        fresh = data is None
-        if data is None:
-            data = compile_text(source)
-            if self.disk is not None:
-                self.disk.put(key, data)
-        return load_object(data, symbol), fresh
+        """(address, whether LLVM had to compile it). What the cache has and cannot be loaded is compiled anew."""
+        disk = self._disk()
+        if disk is None:
+            return load_object(compile_text(source), symbol), True
+        key = cache_key(source)
+        kept = disk.get(key)
+        if kept is not None:
+            with contextlib.suppress(ObjectError):
+                return load_object(kept, symbol), False
+        data = compile_text(source)
+        disk.put(key, data)
+        return load_object(data, symbol), True
 
 
 def assembly(source: str) -> str:

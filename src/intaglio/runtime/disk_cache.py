@@ -10,12 +10,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.locks import Level, across_forks
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 FRESH: Final = 3600.0  # seconds after its last noted use in which an entry's use is not noted again
 CHECK_EVERY: Final = 256  # writes between checks of the size
+TABLE: Final = "objects (key text primary key, data blob not null, digest blob not null, used real not null)"
 
 
 def default_folder() -> Path:
@@ -40,7 +44,7 @@ class DiskCache:
             limit: Bytes kept; the entries used longest ago go first.
         """
         self.path: Final = folder / "kernels.sqlite3"
-        self.limit: Final = limit
+        self.limit: int = limit
         self._lock: Final = across_forks(threading.Lock(), Level.CACHE)
         self._writes: int = 0
         self._process: int = os.getpid()
@@ -50,24 +54,35 @@ class DiskCache:
             folder.mkdir(parents=True, exist_ok=True)
         self._open()
 
+    def keep_within(self, limit: int) -> None:
+        """Keep no more bytes than this from now on."""
+        if limit == self.limit:
+            return
+        with self._lock:
+            self.limit = limit
+            connection = self._ready()
+            if connection is not None:
+                with self._careful():
+                    self._shrink(connection)
+
     def _open(self) -> None:
-        """Connect; a damaged file is removed and made anew."""
+        """Connect; a damaged file, or one of another form, is removed and made anew."""
         for attempt in range(2):
             try:
                 connection = sqlite3.connect(self.path, timeout=5.0, check_same_thread=False, isolation_level=None)
+                connection.text_factory = bytes  # text where bytes should be is damage, and may be no UTF-8
                 connection.execute("pragma journal_mode=wal")
                 connection.execute("pragma synchronous=off")
-                connection.execute(
-                    "create table if not exists objects "
-                    "(key text primary key, data blob not null, digest blob not null, used real not null)"
-                )
-                connection.execute("select count(*) from objects").fetchone()
+                connection.execute(f"create table if not exists {TABLE}")
+                (found,) = connection.execute("select sql from sqlite_master where name = 'objects'").fetchone()
+                if found != f"CREATE TABLE {TABLE}".encode():  # as SQLite spells it
+                    raise sqlite3.DatabaseError("the table is of another form")
                 self._shrink(connection)
                 self._connection = connection
                 self._process = os.getpid()
             except sqlite3.DatabaseError as error:
                 self._connection = None
-                if attempt or isinstance(error, sqlite3.OperationalError):
+                if attempt or not _is_damage(error):
                     return
                 self._remove()
             else:
@@ -93,19 +108,18 @@ class DiskCache:
             connection = self._ready()
             if connection is None:
                 return None
-            try:
+            with self._careful():
                 row = connection.execute("select data, digest, used from objects where key = ?", (key,)).fetchone()
+                if row is None:
+                    return None
+                data, digest, used = row
+                if not isinstance(data, bytes) or not isinstance(used, float) or _digest(data) != digest:
+                    return None  # what is put in its place is whole
                 now = time.time()
-                if row is not None and row[2] < now - FRESH:
+                if used < now - FRESH:
                     connection.execute("update objects set used = ? where key = ?", (now, key))
-            except sqlite3.OperationalError:
-                return None  # the file is busy: this once there is no cache
-            except sqlite3.DatabaseError:
-                self._damaged()
-                return None
-            if row is None or _digest(bytes(row[0])) != row[1]:
-                return None
-            return bytes(row[0])
+                return data
+        return None
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under a key."""
@@ -113,26 +127,31 @@ class DiskCache:
             connection = self._ready()
             if connection is None:
                 return
-            try:
+            with self._careful():
                 connection.execute(
                     "insert or replace into objects values (?, ?, ?, ?)", (key, data, _digest(data), time.time())
                 )
                 self._writes += 1
                 if self._writes % CHECK_EVERY == 0:
                     self._shrink(connection)
-            except sqlite3.OperationalError:
-                return  # busy or full: the kernel is not kept
-            except sqlite3.DatabaseError:
+
+    @contextlib.contextmanager
+    def _careful(self) -> Generator[None]:
+        """Work on the file: busy or full, it is left as it is, as if there were none; damaged, it is made anew."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if _is_damage(error):
                 self._damaged()
 
     def _shrink(self, connection: sqlite3.Connection) -> None:
         """Drop the oldest entries beyond the limit."""
         total = connection.execute("select coalesce(sum(length(data)), 0) from objects").fetchone()[0]
         while total > self.limit:
-            rows = connection.execute("select key, length(data) from objects order by used limit 64").fetchall()
+            rows = connection.execute("select rowid, length(data) from objects order by used limit 64").fetchall()
             if not rows:
                 return
-            connection.executemany("delete from objects where key = ?", [(key,) for key, _ in rows])
+            connection.executemany("delete from objects where rowid = ?", [(row,) for row, _ in rows])
             total -= sum(size for _, size in rows)
 
     def _damaged(self) -> None:
@@ -150,16 +169,19 @@ class DiskCache:
             connection = self._ready()
             if connection is None:
                 return 0, 0
-            row = connection.execute("select count(*), coalesce(sum(length(data)), 0) from objects").fetchone()
-            return int(row[0]), int(row[1])
+            with self._careful():
+                row = connection.execute("select count(*), coalesce(sum(length(data)), 0) from objects").fetchone()
+                return int(row[0]), int(row[1])
+        return 0, 0
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             connection = self._ready()
             if connection is not None:
-                connection.execute("delete from objects")
-                connection.execute("vacuum")
+                with self._careful():
+                    connection.execute("delete from objects")
+                    connection.execute("vacuum")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -167,6 +189,11 @@ class DiskCache:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether an error is the file's: it is no database, or has other tables. A busy or full one is none."""
+    return not isinstance(error, sqlite3.OperationalError) or error.sqlite_errorcode == sqlite3.SQLITE_ERROR
 
 
 def _digest(data: bytes) -> bytes:

@@ -75,10 +75,11 @@ def _machine() -> str:
 def load(data: bytes, symbol: str) -> int:
     """The address of a function of an x86-64 ELF object, placed and ready to run.
 
-    Raises: UnsupportedError if the object has relocations or symbols that are not known here.
+    Raises: UnsupportedError if the object has relocations or symbols that are not known here; ValueError and others
+        where it is no such object.
     """
-    if data[:4] != b"\x7fELF" or data[18:20] != b"\x3e\x00":
-        raise UnsupportedError("not an x86-64 ELF object")
+    if data[:6] != b"\x7fELF\x02\x01" or data[16:20] != b"\x01\x00\x3e\x00":
+        raise ValueError("not a relocatable 64-bit ELF object for x86-64")
     sections = _sections(data)
     image, places = _place(data, sections)
     names = _symbols(data, sections)

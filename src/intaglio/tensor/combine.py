@@ -13,7 +13,7 @@ from intaglio.ops.memory import take as take_at
 from intaglio.ops.movement import expand, reshape
 from intaglio.tensor.arguments import axes, flag, integer, integers, number, shown, tensor, word
 from intaglio.tensor.base import TensorBase
-from intaglio.tensor.elementwise import is_listed, is_tensor
+from intaglio.tensor.elementwise import copied, is_listed, is_tensor
 from intaglio.tensor.indexing import checked as checked_index
 from intaglio.tensor.movement import axis_of, flat_ints
 
@@ -169,7 +169,7 @@ def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: flo
         if before or after:
             places = _pad_places(mode, x.shape[axis], before, after)
             x = x[(slice(None),) * axis + (places,)]
-    return x
+    return copied(self) if x is self else x
 
 
 def _pads(padding: Sequence[Any], rank: int) -> list[tuple[int, int]]:
@@ -265,7 +265,7 @@ def diff(self: Tensor, n: int = 1, dim: int = -1) -> Tensor:
         last = x.shape[a] - 1
         before, after = x.narrow(a, 0, last), x.narrow(a, 1, last)
         x = after != before if self.dtype.is_bool else after - before
-    return x
+    return copied(self) if x is self else x
 
 
 def one_hot(self: Tensor, num_classes: int) -> Tensor:
@@ -506,8 +506,9 @@ def repeat_interleave(self: Tensor, count: int, dim: int | None = None) -> Tenso
         raise ShapeError(f"repeat_interleave: the count must not be negative; got {count}.")
     x = self.ravel() if dim is None else self
     a = 0 if dim is None else axis_of("repeat_interleave", dim, x.ndim)
-    wide = x.unsqueeze(a + 1).expand(*x.shape[: a + 1], count, *x.shape[a + 1 :])
-    return wide.reshape(*x.shape[:a], x.shape[a] * count, *x.shape[a + 1 :])
+    before, n, after = x.shape[:a], x.shape[a], x.shape[a + 1 :]
+    wide = expand(reshape(x._value(), (*before, n, 1, *after)), (*before, n, count, *after))
+    return self._make(reshape(wide, (*before, n * count, *after)), self)
 
 
 def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
@@ -526,7 +527,7 @@ def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | 
             lead = (slice(None),) * a
             cut = n - shift % n
             x = cat([x[(*lead, slice(cut, None))], x[(*lead, slice(None, cut))]], dim=a)
-    return x
+    return copied(self) if x is self else x
 
 
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:

@@ -9,16 +9,17 @@ import numpy as np
 
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, GradError, InternalError, ShapeError
+from intaglio.core.target import canonical
 from intaglio.engine import realize as engine
-from intaglio.engine.devices import canonical, device_of
+from intaglio.engine.devices import device_of
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
-from intaglio.ops.memory import BufferRef, Const
+from intaglio.ops.memory import BufferRef, Const, Read
 from intaglio.storage.flush import flush, pin, waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
 from intaglio.tensor.arguments import shown, tensor
-from intaglio.tensor.elementwise import close
+from intaglio.tensor.elementwise import close, copied
 from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
     """The buffer and view of this tensor's value, computed if need be."""
     if self._storage is None:
         node = self._value()
-        if node.place is not None:
-            return node.place
+        with engine.lock:
+            known = node.place or _unchanged(node)
+        if known is not None:
+            return known
         self.realize()
     storage, view = self._place()
     with engine.lock:
@@ -46,6 +49,17 @@ def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
     if storage.ref is None:
         raise ShapeError("numpy: the tensor has no bytes.")
     return storage.ref, view
+
+
+def _unchanged(node: Node) -> tuple[BufferRef, View] | None:
+    """The bytes that a value is, where it is read of a storage that is in memory and was not written since."""
+    match node.op:
+        case Read(storage=Storage() as storage, view=view):
+            ref = storage.ref
+            there = ref is not None and not storage.log and not waits_for(ref)
+            return (ref, view) if ref is not None and there and storage.read(view) is node else None
+        case _:
+            return None
 
 
 def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
@@ -215,7 +229,7 @@ def repr_(self: Tensor) -> str:
 
 
 def cast(self: Tensor, dtype: DTypeLike) -> Tensor:
-    """The values as another dtype (the tensor itself where it has it). Floats to integers truncate; out of range wraps.
+    """The values as a dtype, in storage of their own. Floats to integers truncate; out of range wraps.
 
     Examples:
         >>> from intaglio import dtypes
@@ -223,9 +237,7 @@ def cast(self: Tensor, dtype: DTypeLike) -> Tensor:
         [1, -1]
     """
     target = dtypes.of(dtype)
-    if target is self.dtype:
-        return self
-    return self._make(cast_op(self._value(), target), self)
+    return copied(self) if target is self.dtype else self._make(cast_op(self._value(), target), self)
 
 
 def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | None = None) -> Tensor:
@@ -254,7 +266,7 @@ def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | 
             dtype = given  # pyright: ignore[reportUnknownVariableType] -- any dtype of NumPy's
         else:
             raise DTypeError(f"to: a device, a dtype or a tensor is wanted; got {shown(given)}.")
-    if dtype is not None:
+    if dtype is not None and dtypes.of(dtype) is not self.dtype:
         self = cast(self, dtype)
     if device is None:
         return self
@@ -264,9 +276,9 @@ def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | 
         return _to_file(self, path)
     if name == self._device:
         return self
-    ref, view = bytes_of(self)
-    made = BufferRef(view.nbytes, name)
-    with engine.lock:
+    with engine.lock:  # a read's bytes may be written once it is let go
+        ref, view = bytes_of(self)
+        made = BufferRef(view.nbytes, name)
         target = device_of(name).allocate(view.nbytes)
         device_of(name).copy(engine.buffer_of(ref), view, target)
         engine.adopt(made, target)
@@ -408,11 +420,11 @@ def deepcopy(self: Tensor, memo: dict[Any, Any]) -> Tensor:
             "Copy .detach(), or take .clone()?"
         )
     storage, view = self._place()
-    copied = memo.get(id(storage))
-    if copied is None:
+    twin = memo.get(id(storage))
+    if twin is None:
         restore, kept = _stored(storage)
-        memo[id(storage)] = copied = restore(*kept)
-    made = self.__class__._from_view(copied, view)
+        memo[id(storage)] = twin = restore(*kept)
+    made = self.__class__._from_view(twin, view)
     if self._grad_state is DETACHED:
         made._grad_state = DETACHED
     elif is_tracked(self) and view.dtype.is_float:

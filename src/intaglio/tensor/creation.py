@@ -12,8 +12,8 @@ import numpy as np
 from intaglio.core.config import config
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
+from intaglio.core.target import canonical
 from intaglio.engine import realize as engine
-from intaglio.engine.devices import canonical
 from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import BufferRef, const, iota
@@ -278,8 +278,8 @@ def arange(
         raise ValueRangeError("arange: step must not be 0.")
     if not all(math.isfinite(v) for v in (start, stop, step)):
         raise ValueRangeError(f"arange: start, stop and step must be finite; got {start}, {stop} and {step}.")
-    count = max(0, math.ceil((stop - start) / step))
     whole = all(isinstance(v, int) for v in (start, stop, step))
+    count = max(0, int(-((start - stop) // step)) if whole else math.ceil((stop - start) / step))  # ints: exactly
     exact = dtypes.int64 if whole else dtypes.float64
     chosen = dtypes.of(dtype, dtypes.int64 if whole else dtypes.default_float)
     node = ops.cast(iota(count), exact)
@@ -299,15 +299,34 @@ def linspace(
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """`steps` numbers evenly spaced from start to stop, both included."""
+    """`steps` numbers evenly spaced from start to stop, both included and exact.
+
+    Raises: ShapeError if there are to be fewer than none; ValueRangeError if the dtype cannot hold start or stop.
+    Examples:
+        >>> Tensor.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     start, stop = number("linspace", "start", start), number("linspace", "stop", stop)
     if (steps := integer("linspace", "the number of steps", steps)) < 0:
         raise ShapeError(f"linspace: the number of steps must not be negative; got {steps}.")
-    node = ops.cast(iota(steps), dtypes.float64)
+    chosen = dtypes.of(dtype, dtypes.default_float)
+    for end in (start, stop):
+        if not chosen.fits(end):
+            raise ValueRangeError(f"linspace: the number must fit the dtype; {end} does not fit {chosen.name}.")
+    gaps = max(1, steps - 1)
+    place = iota(steps)
+    apart = float(stop) - float(start)
+    each = apart / gaps if math.isfinite(apart) else stop / gaps - start / gaps  # large ends have no difference
+    step = const(dtypes.float64, each)
+    after = ops.add(const(dtypes.float64, start), ops.mul(ops.cast(place, dtypes.float64), step))
+    left = ops.cast(ops.sub(const(dtypes.int64, gaps), place), dtypes.float64)
+    before = ops.sub(const(dtypes.float64, stop), ops.mul(left, step))
+    near = ops.lt(place, const(dtypes.int64, steps // 2))
+    node = ops.cast(ops.where(near, after, before), chosen)
     if steps > 1:
-        node = ops.mul(node, const(dtypes.float64, (stop - start) / (steps - 1)))
-    node = ops.add(node, const(dtypes.float64, start))
-    return cls._from_node(ops.cast(node, dtypes.of(dtype, dtypes.default_float)), device_name(device))
+        node = ops.where(ops.eq(place, const(dtypes.int64, gaps)), const(chosen, stop), node)
+    node = ops.where(ops.eq(place, const(dtypes.int64, 0)), const(chosen, start), node)  # integers may have more digits
+    return cls._from_node(node, device_name(device))
 
 
 def eye(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import numpy as np
 
-from intaglio.core.dtypes import DType, dtypes, promote, promote_weak
+from intaglio.core.dtypes import DType, dtypes, promote, promote_scalar, promote_weak
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
 from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
@@ -84,6 +84,11 @@ def is_number(value: object) -> bool:
     return value.__class__ in (int, float, bool)
 
 
+def plain(value: Any) -> Any:
+    """A number of NumPy's as Python has it; anything else as it is."""
+    return value.item() if isinstance(value, (np.number, np.bool)) else value  # pyright: ignore[reportUnknownVariableType] -- of any dtype
+
+
 def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Whether a value is a tensor."""
     return isinstance(value, TensorBase)
@@ -101,6 +106,7 @@ def is_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
 
 def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float | bool:
     """An operand of a named op as a node, or as the number that it is."""
+    value = plain(value)
     if is_number(value):
         return value
     if isinstance(value, TensorBase):
@@ -128,12 +134,19 @@ def tensor_of(name: str, like: Tensor, value: Operand) -> Tensor:
 
 def join(name: str, x: Node, y: Node | int | float | bool, *, floats: bool = False) -> tuple[Node, Node]:
     """Two operands of a named op in the dtype in which they meet."""
-    dtype = promote(x.dtype, y.dtype) if isinstance(y, Node) else promote_weak(x.dtype, y.__class__)
+    dtype = meeting(x, y) if isinstance(y, Node) else promote_weak(x.dtype, y.__class__)
     if floats and not dtype.is_float:
         dtype = FLOAT
     check_computes(name, dtype)
     other = ops.cast(y, dtype) if isinstance(y, Node) else number(name, dtype, y)
     return ops.cast(x, dtype), other
+
+
+def meeting(x: Node | Tensor, y: Node | Tensor) -> DType:
+    """The dtype in which two values meet. One without axes gives way to one with some, as PyTorch's do."""
+    if bool(x.shape) == bool(y.shape):
+        return promote(x.dtype, y.dtype)
+    return promote_scalar(x.dtype, y.dtype) if x.shape else promote_scalar(y.dtype, x.dtype)
 
 
 def check_computes(name: str, dtype: DType) -> None:
@@ -195,6 +208,11 @@ def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
             return quick
     node = ops.cast(x._value(), dtype)
     return x._make(make(op, node), x)
+
+
+def copied(x: Tensor) -> Tensor:
+    """The result of arithmetic that changes nothing: these values, in storage of its own should anybody write there."""
+    return x._make(x._value(), x)
 
 
 def operator(name: str, way: Way) -> Callable[[Tensor, Operand], Tensor]:
@@ -419,7 +437,7 @@ def close(name: str, self: Tensor, other: Operand, rtol: float, atol: float, equ
 def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """Numbers in place of NaN and the infinities: the largest and smallest of the dtype, if none are given."""
     if not self.dtype.is_float:
-        return self
+        return copied(self)
     high = self.dtype.largest if posinf is None else number_of("nan_to_num", "posinf", posinf)
     low = -self.dtype.largest if neginf is None else number_of("nan_to_num", "neginf", neginf)
     bounded = where(eq(self, math.inf), high, where(eq(self, -math.inf), low, self))
@@ -427,18 +445,17 @@ def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, negi
 
 
 def pow_(self: Tensor, other: Operand) -> Tensor:
-    """This tensor to a power. Small whole powers are products; integers stay integers (1 / x is truncated).
+    """This tensor to a power. Small whole powers are products; integers stay integers (1 / x is truncated), bool int64.
 
     Examples:
         >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
         [1.0, 4.0, 9.0]
     """
-    if (
-        is_number(other)
-        and float(other).is_integer()
-        and abs(other) <= 64
-        and (self.dtype.is_float or isinstance(other, int))
-    ):
+    other = plain(other)
+    if isinstance(other, int) and not self.dtype.is_float:
+        base = self.cast(promote_weak(self.dtype, other.__class__))
+        return _whole_power(base, int(other))
+    if is_number(other) and self.dtype.is_float and abs(other) <= 64 and float(other).is_integer():
         return _whole_power(self, int(other))
     if not self.dtype.is_float and (isinstance(other, TensorBase) and not other.dtype.is_float):
         return _integer_power(self, other)  # pyright: ignore[reportArgumentType]
@@ -454,8 +471,10 @@ def rpow_operator(self: Tensor, other: Operand) -> Tensor:
     """The operator of `pow`, with this tensor as the power."""
     if not _is_operand(other):
         return NotImplemented
-    if is_number(other) and isinstance(other, int) and not self.dtype.is_float:
-        base = self._make(to_shape(number("pow", self.dtype, other), self.shape), self)
+    other = plain(other)
+    if isinstance(other, int) and not self.dtype.is_float:
+        dtype = promote_weak(self.dtype, other.__class__)
+        base = self._make(to_shape_full(number("pow", dtype, other), self.shape), self)
         return _integer_power(base, self)
     return binary("pow", OTHER_POWER, self, other)
 
@@ -463,12 +482,11 @@ def rpow_operator(self: Tensor, other: Operand) -> Tensor:
 def _whole_power(x: Tensor, n: int) -> Tensor:
     """A power by repeated squaring."""
     if n == 0:
-        return add(mul(x, 0), 1) if not x.dtype.is_float else x._make(to_shape_full(const(x.dtype, 1), x.shape), x)
+        return x._make(to_shape_full(const(x.dtype, 1), x.shape), x)
     if n < 0:
         if x.dtype.is_float:
             return reciprocal(_whole_power(x, -n))
-        one = _whole_power(x, -n)
-        return where(eq(one, 1), 1, where(eq(one, -1), -1, mul(one, 0)))
+        return where(eq(abs_(x), 1), x if n % 2 else mul(x, x), mul(x, 0))
     result: Tensor | None = None
     base = x
     while n:
@@ -478,16 +496,16 @@ def _whole_power(x: Tensor, n: int) -> Tensor:
         if n:
             base = mul(base, base)
     assert result is not None
-    return result
+    return copied(x) if result is x else result
 
 
 def _integer_power(x: Tensor, y: Tensor) -> Tensor:
     """Integers to integer powers, by the bits of the exponent; a negative power of anything but 1 and -1 is 0."""
-    dtype = promote(x.dtype, y.dtype)
+    dtype = meeting(x, y)
     base, left = x.cast(dtype), y.cast(dtype)
     result = add(mul(left, 0), 1)
     power = maximum(left, 0)
-    for _ in range(6):
+    for _ in range(dtype.bits - (dtype.kind == "int")):
         result = where(eq(bitwise_and(power, 1), 1), mul(result, base), result)
         base = mul(base, base)
         power = rshift(power, 1)
@@ -547,7 +565,9 @@ def between(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
     """Elements between the bounds of a named op."""
     if low is not None:
         x = binary(name, MAXIMUM, x, low)
-    return x if high is None else binary(name, MINIMUM, x, high)
+    if high is not None:
+        x = binary(name, MINIMUM, x, high)
+    return copied(x) if low is None and high is None else x
 
 
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
@@ -575,7 +595,7 @@ def round_(self: Tensor, decimals: int = 0) -> Tensor:
         scaled = mul(x, scale)
         return where(isfinite(scaled), div(_nearest(scaled), scale), x).cast(self.dtype)
     if places > 0 or self.dtype.is_bool:
-        return self
+        return copied(self)
     unit = 10**-places
     if not self.dtype.fits(unit):
         return mul(self, 0)

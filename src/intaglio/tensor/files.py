@@ -29,7 +29,9 @@ def path_of(name: str, device: str | None) -> Path | None:
 
 
 def to_read(path: Path) -> Storage:
-    """A file's bytes: nothing is read before it is used, and writing is an error. What is pending on it is written.
+    """A file's bytes: nothing is read before it is used, and writing is an error.
+
+    What is pending on tensors that write the file is not seen until they are realized.
 
     Raises: FileFormatError if it cannot be opened.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
-from intaglio.tensor.elementwise import tensor_of
+from intaglio.tensor.elementwise import copied, tensor_of
 from intaglio.tensor.reduce import mean
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction:
 
 
 def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Tensor:
-    """In training, elements made 0 with probability p and the rest scaled by 1 / (1 - p); else the tensor itself.
+    """In training, elements made 0 with probability p and the rest scaled by 1 / (1 - p); else the same values.
 
     Raises: ValueRangeError unless 0 <= p <= 1.
     """
@@ -198,7 +198,7 @@ def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Te
         raise ValueRangeError(f"dropout: the probability must be in [0, 1]; got {p}.")
     on = self.__class__.training if training is None else flag("dropout", "training", training)
     if not on or p == 0:
-        return self
+        return copied(self)
     if p == 1:
         return self * 0
     keep = self.__class__.rand(*self.shape, device=self._device) >= p

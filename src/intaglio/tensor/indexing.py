@@ -15,13 +15,14 @@ from intaglio.core.site import user_site
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import expand, permute, reshape
-from intaglio.tensor.base import TensorBase, relieve
+from intaglio.tensor.base import TensorBase, flush_tensors, relieve
 from intaglio.tensor.elementwise import (
     broadcast_shapes,
     is_array,
     is_listed,
     is_number,
     is_tensor,
+    plain,
     to_shape,
     to_shape_full,
 )
@@ -108,6 +109,8 @@ def parse(self: Tensor, index: object) -> Parsed:
                 axis += 1
     if groups:
         parsed.first = groups[0] if runs == 1 else 0
+    if groups and not parsed.view.size:  # nothing will be computed that has computed positions checked
+        flush_tensors(tuple(parsed.arrays.values()))
     return parsed
 
 
@@ -195,15 +198,18 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
         if known.size and (known.min() < lowest or known.max() >= n):
             bad = known[(known < lowest) | (known >= n)].reshape(-1)[0]
             raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
-        wrapped = np.where(known < 0, known + n, known)
-        return index.__class__(wrapped.astype(np.int64), device=index._near)
-    node = ops.cast(index._value(), dtypes.int64)
-    site = user_site()
-    bad_node = ops.or_(ops.lt(node, const(dtypes.int64, lowest)), ops.le(const(dtypes.int64, n), node))
+        whole = known.astype(np.int64)
+        return index.__class__(np.where(whole < 0, whole + n, whole), device=index._near)
+    value = index._value()
+    node = ops.cast(value, dtypes.int64)
+    bad_node = ops.le(const(dtypes.int64, n), node)
+    if value.dtype is dtypes.uint64:  # as int64, the upper half would be negative, and might be in range
+        bad_node = ops.le(const(dtypes.uint64, n), value)
+    bad_node = ops.or_(ops.lt(node, const(dtypes.int64, lowest)), bad_node)
     wrapped_node = ops.where(ops.lt(node, const(dtypes.int64, 0)), ops.add(node, const(dtypes.int64, n)), node)
     made = index.__class__._from_node(wrapped_node, index._device)
-    index._remember_check(wrapped_node, bad_node, node, n, axis, site, name)
-    return made
+    index._remember_check(wrapped_node, bad_node, node, n, axis, user_site(), name)
+    return made.realize() if n == 0 else made  # into an axis of size 0 nothing goes that would check them
 
 
 def nonzero_of(mask: Tensor) -> list[Tensor]:
@@ -259,6 +265,7 @@ def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> 
 
     Raises: ValueRangeError if a Python number does not fit it.
     """
+    value = plain(value)
     if is_number(value):
         if not dtype.fits(value):
             raise ValueRangeError(
@@ -292,6 +299,7 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
 
 def setitem(self: Tensor, index: object, value: Any) -> None:
     """Write through a view, through arrays of positions, or where a mask holds."""
+    value = plain(value)
     mask = _mask_of(self, index)
     if mask is not None and (is_number(value) or (is_tensor(value) and value.numel() == 1)):
         _masked(self, mask, value)

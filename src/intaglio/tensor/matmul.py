@@ -211,6 +211,9 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
         raise ShapeError(
             f"einsum: one term for each operand; {formula!r} has {len(terms)} for {len(operands)} operands."
         )
+    strange = sorted({c for c in "".join([*terms, output]).replace("...", "") if not c.isalpha()})
+    if strange:
+        raise ShapeError(f"einsum: axes are named by letters; {formula!r} has {', '.join(map(repr, strange))}.")
     spread = 0
     for term, operand in zip(terms, operands, strict=True):
         if "..." in term:

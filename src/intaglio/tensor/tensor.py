@@ -507,7 +507,7 @@ class Tensor(TensorBase):
         return elementwise.round_(self, 0 if ndigits is None else ndigits)
 
     def __pos__(self) -> Tensor:
-        return self
+        return elementwise.copied(self)
 
     # -- movement
 
@@ -683,8 +683,9 @@ class Tensor(TensorBase):
         return _real(self.item())
 
     def __iter__(self) -> Iterator[Tensor]:
-        for i in range(len(self)):
-            yield self[i]
+        if not self.shape:
+            raise DTypeError("iter: the tensor must have an axis to go along; it is a scalar. Use item()?")
+        return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: Any) -> Any:
         return _truth(elementwise.eq(self, value).any().item())
@@ -698,7 +699,7 @@ class Tensor(TensorBase):
         """Where the bytes of a realized tensor are."""
         from intaglio.engine import realize as engine
 
-        ref, view = convert.bytes_of(self)
+        ref, view = convert.bytes_of(self.realize())
         return engine.buffer_of(ref).address + view.offset
 
 

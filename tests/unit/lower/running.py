@@ -62,7 +62,7 @@ class Operands:
 @cache
 def compiler() -> Compiler:
     """A compiler that keeps nothing on disk."""
-    return Compiler(None)
+    return Compiler(lambda: None)
 
 
 def run(operands: Operands, *statements: Node, threads: int = 1, interpret: bool = False) -> Lowered:

@@ -147,7 +147,7 @@ class TensorBase(ScalarHandle):
             self._skeleton = self._holes = None
         return self._node if self._node is not None else self._value()
 
-    def as_scalar(self) -> Skeleton | None:
+    def _as_scalar(self) -> Skeleton | None:
         """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
         view, node = self._view, self._node
         if self._skeleton is not None or self._grad_state is not None:
@@ -601,9 +601,9 @@ def scalar_unary(op: Op, x: T, left: Skeleton) -> T | None:
 
 
 @cache
-def _result(op: Op, dtype: DType) -> DType:
-    """The dtype that a unary op gives."""
-    return make(op, const(dtype, 0)).dtype
+def _result(op: Op, *operands: DType) -> DType:
+    """The dtype that an op gives."""
+    return make(op, *(const(dtype, 0) for dtype in operands)).dtype
 
 
 def _spill(device: str, skeleton: Skeleton, holes: tuple[Hole, ...]) -> Home:
@@ -628,7 +628,8 @@ def _with_number(way: Way, key: object, left: Skeleton, kind: type[object]) -> S
         return None
     weak = NUMBERS[kind]
     typed = weak if weak.dtype is dtype else Skeleton(dtype)
-    return left.remember(key, _cast(left, dtype).extend(key, way.op, dtype, typed, way.swapped))
+    given = _result(way.op, dtype, dtype)
+    return left.remember(key, _cast(left, dtype).extend(key, way.op, given, typed, way.swapped))
 
 
 def _with_scalar(way: Way, key: object, left: Skeleton, right: Skeleton) -> Skeleton | None:
@@ -636,7 +637,8 @@ def _with_scalar(way: Way, key: object, left: Skeleton, right: Skeleton) -> Skel
     dtype = _meet(way, promote(left.dtype, right.dtype))
     if dtype is None:
         return None
-    return left.remember(key, _cast(left, dtype).extend(key, way.op, dtype, _cast(right, dtype), False))
+    given = _result(way.op, dtype, dtype)
+    return left.remember(key, _cast(left, dtype).extend(key, way.op, given, _cast(right, dtype), False))
 
 
 def _meet(way: Way, dtype: DType) -> DType | None:

@@ -169,10 +169,10 @@ def number(name: str, dtype: DType, value: int | float | bool) -> Node:
 
 def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     """A binary op with broadcasting and promotion."""
-    skeleton = x.as_scalar()
+    skeleton = x._as_scalar()
     if skeleton is not None and x._grad_state is None:
         if isinstance(y, TensorBase):
-            y.as_scalar()
+            y._as_scalar()
         quick = scalar_binary(way, x, skeleton, y)
         if quick is not None:
             return quick
@@ -201,7 +201,7 @@ def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     check_computes(op.name, dtype)
     if isinstance(op, UNFIT[dtype.kind]):
         raise DTypeError(f"{op.name}: {dtype.name} operands have no {op.name}. {HINTS[dtype.kind]}")
-    skeleton = x.as_scalar()
+    skeleton = x._as_scalar()
     if skeleton is not None and x._grad_state is None and dtype is x.dtype:
         quick = scalar_unary(op, x, skeleton)
         if quick is not None:

@@ -100,7 +100,7 @@ class Limits:
 def measure(threads: int, tries: int = 5) -> Limits:
     """The best of some tries."""
     target = host_target(threads)
-    lanes, compiler = target.vector_bytes // 4, Compiler(None)
+    lanes, compiler = target.vector_bytes // 4, Compiler(lambda: None)
     source, out = aligned(FLOATS), aligned(FLOATS)
     source[:] = 1e-3
     out[:] = 0

@@ -53,7 +53,7 @@ done:
   ret void
 }}
 """
-COMPILER = Compiler(None)
+COMPILER = Compiler(lambda: None)
 MOST = 64
 
 

@@ -101,3 +101,16 @@ def test_negative_powers_of_integers_are_truncated() -> None:
         x = Tensor([3, -1, 1, 0, 127], dtype=dtypes.int8) ** exponent
         assert x.tolist() == [0, (-1) ** exponent, 1, 0, 0]
     assert (Tensor([3, 1, 0], dtype=dtypes.uint8) ** -3).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("compare", [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne])
+def test_elements_compare_to_bool(compare: Any) -> None:
+    x, array = Tensor([1, 2], dtype=dtypes.int8), np.array([1, 2], np.int8)
+    for got, want in (
+        (compare(x[0], x[1]), compare(array[0], array[1])),
+        (compare(x[0], 1), compare(array[0], 1)),
+        (compare(x[0], 300), compare(int(array[0]), 300)),
+        (compare(x[0] + 1, x[1]), compare(array[0] + 1, array[1])),
+        (compare(Tensor(1.0), Tensor(2.0)) & compare(x[0], 1.0), compare(1.0, 2.0) & compare(array[0], 1.0)),
+    ):
+        assert (got.dtype, got.item()) == (dtypes.bool, want)

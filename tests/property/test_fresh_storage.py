@@ -21,6 +21,7 @@ WRITING = {"assign", "backward", "gradient", "__setitem__", "__setstate__", "__i
 OTHERS = {
     "__new__", "__repr__", "__len__", "__hash__", "__class_getitem__", "__format__", "__int__", "__float__",
     "__index__", "__bool__", "__contains__", "__array__", "__array_ufunc__", "__deepcopy__", "__reduce__", "allclose",
+    "as_scalar",
     "data_ptr", "dim", "element_size", "equal", "is_contiguous", "is_floating_point", "item", "journal", "manual_seed",
     "nelement", "numel", "numpy", "size", "stride", "to_node", "tolist",
 }  # fmt: skip

@@ -15,7 +15,7 @@ from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
 from intaglio.ir.node import living, make
 from intaglio.ir.view import View
-from intaglio.ops.elementwise import Cast
+from intaglio.ops.elementwise import Cast, Comparison
 from intaglio.ops.memory import Buffer, Const, buffer, const
 from intaglio.storage.flush import (
     Pending,
@@ -645,7 +645,8 @@ def _meet(way: Way, dtype: DType) -> DType | None:
     """The dtype that an op computes in, or None where it is not for scalars."""
     if way.floats and not dtype.is_float:
         dtype = dtypes.default_float
-    return None if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2) else dtype
+    truth = dtype.is_bool or isinstance(way.op, Comparison)
+    return None if truth or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2) else dtype
 
 
 def _cast(skeleton: Skeleton, dtype: DType) -> Skeleton:

@@ -134,7 +134,9 @@ def test_numbers_that_do_not_fit_are_errors_and_those_of_arrays_wrap() -> None:
     for value in (256, -1, 1 << 40, float("nan"), float("inf")):
         with pytest.raises(ValueRangeError):
             t[0, 1] = value
-    t[1, 0] = np.int64(300)
+    with pytest.raises(ValueRangeError):
+        t[1, 0] = np.int64(300)
+    t[1, 0] = np.array(300)
     array[1, 0] = np.array(300).astype(np.uint8)
     t[1, 1] = array[1, 1] = 2.75
     assert t.tolist() == array.tolist()

@@ -15,7 +15,7 @@ from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
 from intaglio.ir.node import living, make
 from intaglio.ir.view import View
-from intaglio.ops.elementwise import Cast, Comparison
+from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import Buffer, Const, buffer, const
 from intaglio.storage.flush import (
     Pending,
@@ -563,7 +563,7 @@ def scalar_binary(way: Way, x: T, left: Skeleton, other: object, *, tracked: boo
         found = left.children.get(key) or _with_scalar(way, key, left, right)
         if found is None:
             return None
-        holes += others
+        holes = others + holes if way.swapped else holes + others
     else:
         return None
     if tracked and len(holes) > LARGEST_HOLES:
@@ -638,15 +638,14 @@ def _with_scalar(way: Way, key: object, left: Skeleton, right: Skeleton) -> Skel
     if dtype is None:
         return None
     given = _result(way.op, dtype, dtype)
-    return left.remember(key, _cast(left, dtype).extend(key, way.op, given, _cast(right, dtype), False))
+    return left.remember(key, _cast(left, dtype).extend(key, way.op, given, _cast(right, dtype), way.swapped))
 
 
 def _meet(way: Way, dtype: DType) -> DType | None:
     """The dtype that an op computes in, or None where it is not for scalars."""
     if way.floats and not dtype.is_float:
         dtype = dtypes.default_float
-    truth = dtype.is_bool or isinstance(way.op, Comparison)
-    return None if truth or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2) else dtype
+    return None if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2) else dtype
 
 
 def _cast(skeleton: Skeleton, dtype: DType) -> Skeleton:

@@ -15,6 +15,7 @@ COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, 
 BITS = [operator.and_, operator.or_, operator.xor]
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float32", "float64"])
 @pytest.mark.parametrize("op", [*ARITHMETIC, *COMPARISONS, *BITS])
 def test_operators_of_scalars_are_those_of_numpy(op: Any, dtype: str) -> None:

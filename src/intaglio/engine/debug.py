@@ -14,8 +14,10 @@ from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
 from intaglio.engine.devices import device_of
 from intaglio.engine.draw import draw, graph_lines, schedule_lines
-from intaglio.ir.node import make, substitute
+from intaglio.ir.node import make, substitute, toposort
 from intaglio.ir.text import print_text
+from intaglio.ops.loop import Loop
+from intaglio.ops.memory import Local
 from intaglio.runtime.compiler import assembly
 from intaglio.schedule.kernels import Copy, PlannedKernel
 from intaglio.schedule.program import Write
@@ -82,7 +84,7 @@ def _values(program: Program) -> list[Node]:
 def prepare(kernels: Sequence[PlannedKernel | Copy], loaded: Sequence[Executable | None]) -> None:
     """Make the texts and pictures of kernels that are new: before the first launch, since they may fail."""
     level = config.debug
-    if level < 4 and not config.graphuops:
+    if level < 3 and not config.graphuops:
         return
     for kernel, executable in zip(kernels, loaded, strict=True):
         if isinstance(kernel, Copy) or executable is None:
@@ -119,9 +121,26 @@ def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[i
         )
 
 
+def _lowered(executable: Executable) -> str:
+    """How a kernel was lowered: its loops, the lanes of its vectors, its scratch, the pieces that threads share."""
+    lowered = executable.lowered
+    nodes = toposort([lowered.linear])
+    loops = sum(isinstance(node.op, Loop) for node in nodes)
+    lanes = max((node.shape[-1] for node in nodes if node.shape), default=1)
+    scratch = sum(node.op.size * node.op.of.itemsize for node in nodes if isinstance(node.op, Local))
+    found = [f"{loops} loop{'s' if loops != 1 else ''}", f"vectors of {lanes}" if lanes > 1 else "no vectors"]
+    if scratch:
+        found.append(f"{scratch} bytes of scratch")
+    if lowered.parallel:
+        found.append(f"{lowered.chunks} pieces for threads")
+    return f"lowered: {executable.name}, {', '.join(found)}"
+
+
 def _note(kernel: PlannedKernel, executable: Executable, level: int) -> str:
-    """What a kernel is: C (4), its graph before and after lowering (5, 6), its machine code (7)."""
+    """What a kernel is: how it was lowered (3), C (4), its graph before and after (5, 6), its machine code (7)."""
     parts: list[str] = []
+    if level >= 3:
+        parts.append(_lowered(executable))
     if level >= 4:
         parts.append(explain.c_source(kernel.ast, kernel.size_slot))
     if level >= 5:

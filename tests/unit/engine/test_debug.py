@@ -149,3 +149,16 @@ def test_a_picture_that_cannot_be_written_stops_no_run(
         f"graph: the picture of the {kind} is not written; No such file or directory."
         for kind in ("tensors", "schedule", "kernel")
     ]
+
+
+def test_level_3_tells_how_a_kernel_was_lowered_once(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, 3)
+    assert re.search(r"^lowered: E_3, \d+ loops?, (vectors of \d+|no vectors)$", text, re.MULTILINE)
+    assert "lowered:" not in shown(capsys, 3)
+    with Context(DEBUG=3):
+        Tensor([[1.0] * 64] * 300).softmax(1).realize()
+    found = re.search(
+        r"^lowered: r_300_64\w*, \d+ loops, .*(\d+) bytes of scratch", capsys.readouterr().err, re.MULTILINE
+    )
+    assert found is not None
+    assert int(found[1]) >= 0

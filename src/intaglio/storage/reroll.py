@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from intaglio.ir.view import View
+from intaglio.ops.elementwise import Elementwise
 from intaglio.storage.writes import Item, Kind, Run, Writes, bytes_of
 
 if TYPE_CHECKING:
@@ -381,12 +382,13 @@ def _stay_wide(run: Run) -> NDArray[np.bool_]:
 
 
 def _meets(kind: Kind, step: Step, distance: int) -> bool:
-    """Whether a read so many bytes from the target overlaps it, and is another region."""
+    """Whether a read so many bytes from the target overlaps it, and not just each element its own."""
     start = bytes_of(step.dtype, step.shape, step.strides)[0] + distance
     base = -min(kind.region[0], start)
     target = View(kind.dtype, kind.shape, kind.strides, base)
     read = View(step.dtype, step.shape, step.strides, base + distance)
-    return read != target and read.overlaps(target)
+    apart = all(other.op is None or isinstance(other.op, Elementwise) for other in kind.pattern.steps)
+    return read.overlaps(target) and not (read == target and apart)
 
 
 def sequential(writes: Writes) -> list[Group]:

@@ -189,6 +189,8 @@ def _pull_put(node: Node, combine: str, ct: Node) -> Cotangents:
 
 def spread(view: View, ct: Node, size: int) -> Node:
     """The transpose of reading a view: a flat array of `size` elements, the cotangent where the view reads."""
+    if not view.size:
+        return expand(const(ct.dtype, 0), (size,))
     item = view.dtype.itemsize
     repeated = tuple(a for a, (n, s) in enumerate(zip(view.shape, view.strides, strict=True)) if s == 0 or n == 1)
     ct = reduce("sum", ct, repeated)

@@ -18,6 +18,7 @@ FOUND = {
     7087: "a write at positions of the bits of a tracked tensor",
     21317: "a scatter in the body of a reversed loop",
     62081759286125: "a tensor that was given its own detached value kept its gradient",
+    171183353930557: "the spread of a view of nothing",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from intaglio import Tensor
 from intaglio.core.errors import IndexRangeError, IntaglioError
+from intaglio.storage.flush import plans
 from tests.conformance.agree import agree
 
 if TYPE_CHECKING:
@@ -253,3 +255,17 @@ def test_rows_are_iterated_and_are_views() -> None:
     for row in t:
         row += 10
     assert t.tolist() == [[11, 12], [13, 14]]
+
+
+@pytest.mark.parametrize("n", [1, 9, 17, 33, 65])
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_a_write_of_wider_numbers_leaves_what_is_past_it_alone(n: int, step: int) -> None:
+    types = [np.int8, np.uint8, np.int16, np.int32, np.int64, np.float32, np.float64, np.bool]
+    for source, target in itertools.product(types, types):
+        plans.clear()  # a kernel for this very size
+        numbers, array = (np.arange(3 * n) % 100).astype(source), (np.arange(n + 9) % 90 + 1).astype(target)
+        chosen = numbers[: n * step : step] if step > 0 else numbers[n - 1 :: -1]
+        tensor = Tensor(array).realize()
+        tensor[:n] = Tensor(numbers).realize()[: n * step : step] if step > 0 else Tensor(numbers).realize()[:n].flip(0)
+        array[:n] = chosen.astype(target)
+        assert np.array_equal(tensor.numpy(), array), (source, target)

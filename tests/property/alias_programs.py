@@ -25,6 +25,7 @@ class Programs:
     """One program in the making: pairs of a tensor and the array that it must equal."""
 
     statements: ClassVar[tuple[str, ...]] = STATEMENTS
+    extents: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5, 6, 8)
 
     def __init__(self, rng: random.Random, steps: int = 14) -> None:
         self.rng = rng
@@ -71,7 +72,7 @@ class Programs:
     def make(self) -> None:
         """A new tensor."""
         rank = self.rng.choice((1, 1, 2, 2, 3))
-        shape = tuple(self.rng.choice((1, 2, 3, 4, 5, 6, 8)) for _ in range(rank))
+        shape = tuple(self.rng.choice(self.extents) for _ in range(rank))
         if self.rng.random() < 0.04:
             shape = (*shape[:-1], 0)
         dtype = self.rng.choice(DTYPES)
@@ -426,6 +427,12 @@ class Programs:
             array[j] = a
         for value, expected in zip(kept, held, strict=True):
             self.keep(value, expected, "what a turn kept")
+
+
+class Wide(Programs):
+    """Programs of axes that take whole vectors and something more."""
+
+    extents = (1, 3, 9, 16, 17, 33, 65)
 
 
 class Turning(Programs):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.property.alias_programs import Overwriting, Programs, Turning
+from intaglio.storage.flush import plans
+from tests.property.alias_programs import Overwriting, Programs, Turning, Wide
 
 # Programs that once came out wrong, by what was wrong.
 FOUND = {
@@ -44,6 +45,13 @@ def test_random_programs_that_overwrite_what_they_wrote_equal_numpy(number: int)
 @given(st.integers(0, 2**48))
 def test_random_programs_whose_loops_make_temporaries_equal_numpy(number: int) -> None:
     Turning(random.Random(number), 8).run()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**48))
+def test_random_programs_of_wide_axes_equal_numpy(number: int) -> None:
+    plans.clear()  # else one plan for all sizes would serve most of them
+    Wide(random.Random(number), 8).run()
 
 
 @pytest.mark.parametrize("number", FOUND)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
+from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt
 from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
@@ -377,6 +377,13 @@ class _Writer:
                     ("i32", "1"),
                     (f"<{n} x i1>", lanes),
                 )
+            )
+        elif mask is not None and _is_first_alone(mask):
+            # LLVM makes a plain store of such a masked one, and forgets a truncation that it joined to it: as many
+            # bytes as there were before it would be written.
+            one = self.fresh(f"extractelement {kind} {name}, i32 0") if shape else name
+            self.lines.append(
+                f"  store {self.memory(pointer.dtype)} {one}, ptr {self.address(pointer, index)}, align 1"
             )
         elif mask is not None and shape:
             n = shape[0]
@@ -784,6 +791,17 @@ class _Writer:
         up = self.fresh(f"zext {flag} {self.fresh(f'fcmp ogt {kind} {back}, {plain}')} to {word}")
         lost = self.fresh(f"zext {flag} {self.fresh(f'fcmp one {kind} {back}, {plain}')} to {word}")
         return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
+
+
+def _is_first_alone(mask: Node) -> bool:
+    """Whether a mask is known to hold for its first lane and no other."""
+    if not isinstance(mask.op, Lt):
+        return False
+    lanes, stop = mask.src
+    parts = lanes.src if isinstance(lanes.op, Add) else (lanes,)
+    starts = [int(part.op.value) for part in parts if isinstance(part.op, Const)]
+    counted = any(isinstance(part.op, Iota) for part in parts) and len(starts) == len(parts) - 1
+    return counted and isinstance(stop.op, Const) and sum(starts) + 1 == int(stop.op.value)
 
 
 def _places(places: Sequence[int]) -> str:

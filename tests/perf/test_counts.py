@@ -802,3 +802,20 @@ def test_an_old_value_that_is_kept_of_a_turn_outlives_the_exchange() -> None:
     assert np.array_equal(a.numpy(), expected)
     for row, value in zip(kept, values, strict=True):
         assert np.array_equal(row.numpy(), value)
+
+
+@pytest.mark.parametrize(
+    "row", [lambda i: Tensor([i, i + 1, i + 2]), lambda i: [i, i + 1, i + 2], lambda i: np.arange(i, i + 3)]
+)
+def test_rows_from_the_host_are_one_kernel(row: Callable[[int], Any]) -> None:
+    for n in (50, 400):
+        t = Tensor.zeros(n, 3, dtype=dtypes.int64).realize()
+
+        def write(n: int = n, t: Tensor = t) -> list[Any]:
+            for i in range(n):
+                t[i] = row(i)
+            return t.tolist()
+
+        got, kernels, _ = counted(write)
+        assert got == [[i, i + 1, i + 2] for i in range(n)]
+        assert kernels == 1

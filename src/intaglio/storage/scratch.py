@@ -1,18 +1,26 @@
-"""Scratch: storages of our own for scalars that loops carry from turn to turn, so that expressions stay small."""
+"""Storages of our own: scalars that loops carry from turn to turn, and small values from the host, lie side by side."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from intaglio.engine import realize as engine
+from intaglio.ir.node import substitute
+from intaglio.ir.view import View
+from intaglio.ops.memory import BufferRef, Read
+from intaglio.runtime.buffer import Buffer
 from intaglio.storage.skeleton import Skeleton
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
+    from intaglio.ir.node import Node
     from intaglio.storage.skeleton import Hole
 
 ROOM: Final = 1 << 16  # scalars of one storage of scratch
+SHELF: Final = 1 << 16  # bytes of one storage of values from the host
+SMALL: Final = 1 << 10  # bytes of a value that is copied to the shelf where it is written
+ALIGNMENT: Final = 16
 
 
 class Scratch:
@@ -51,3 +59,48 @@ def spilled(device: str, skeleton: Skeleton, holes: tuple[Hole, ...]) -> tuple[S
     if found is None:
         found = _known.setdefault(key, Scratch(*key))
     return found.put(skeleton, holes)
+
+
+class Shelf:
+    """Where small values from the host are put, one after the other: a loop reads its rows at one distance."""
+
+    def __init__(self, device: str) -> None:
+        self._device: Final = device
+        self._storage: Storage | None = None
+        self._taken: int = 0
+
+    def put(self, dtype: DType, shape: tuple[int, ...], data: memoryview) -> Node:
+        """Copy bytes to the next place; gives that place's value."""
+        with engine.lock:
+            if self._storage is None or self._taken + len(data) > SHELF:
+                ref = engine.from_bytes(bytes(SHELF), self._device)
+                self._storage, self._taken = Storage(SHELF, self._device, ref=ref), 0
+            assert self._storage.ref is not None
+            place = self._taken
+            self._taken += -(-len(data) // ALIGNMENT) * ALIGNMENT
+            engine.buffer_of(self._storage.ref).view()[place : place + len(data)] = data
+            return self._storage.read(View.contiguous(dtype, shape, place))
+
+
+_shelves: Final[dict[str, Shelf]] = {}
+
+
+def shelved(value: Node) -> Node:
+    """A value that is a small tensor in memory, cast or moved, with the bytes on the shelf; any other as it is.
+
+    They are those of this moment: nothing is pending on them.
+    """
+    leaf = value
+    while len(leaf.src) == 1:
+        leaf = leaf.src[0]
+    match leaf.op:
+        case Read(storage=Storage(ref=BufferRef() as ref) as source, view=view) if (
+            source.nbytes <= SMALL and source.plain and source.path is None and not source.log
+        ):
+            if isinstance(ref.memory, Buffer) and view.is_contiguous and view.nbytes:
+                shelf = _shelves.get(source.device) or _shelves.setdefault(source.device, Shelf(source.device))
+                data = engine.buffer_of(ref).view()[view.offset : view.offset + view.nbytes]
+                return substitute((value,), {leaf: shelf.put(view.dtype, view.shape, data)})[0]
+        case _:
+            pass
+    return value

@@ -15,6 +15,7 @@ from intaglio.core.site import user_site
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import expand, permute, reshape
+from intaglio.storage.scratch import shelved
 from intaglio.tensor.base import TensorBase, flush_tensors, relieve
 from intaglio.tensor.elementwise import (
     broadcast_shapes,
@@ -358,7 +359,7 @@ def write_view(self: Tensor, target: Tensor, value: Any, name: str = "setitem") 
         other = value._place()[1]
         if other == view and not cuts(self, value):
             return  # what `t[k] += v` does last
-    node = fit_shape(converted(self, value, view.dtype, name), view.shape, name)
+    node = shelved(fit_shape(converted(self, value, view.dtype, name), view.shape, name))
     write_node(self, view, node, value)
     carried = is_tensor(value) and value._node is node and value._grad_state is None
     if carried and storage.plain and _is_carried(node, storage):

@@ -42,6 +42,7 @@ COMPARE: Final = {
     "eq": ("oeq", "eq", "eq"),
     "ne": ("une", "ne", "ne"),
 }
+PAST: Final = "!0 = !{i32 1}\n"  # what a store past the caches is marked with
 # dtype: how far its bits lie below those of a float32, the power of two between the exponents, its first code that
 # is no finite number
 PLACES: Final = {
@@ -72,15 +73,20 @@ class _Writer:
         self.loops: Final[dict[Node, tuple[str, str, str, list[tuple[int, str, str, str]]]]] = {}
         self.pointers: Final[dict[Node, str]] = {}
         self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop or EndLoop, the names of its carried values
+        self.past: Final[set[int]] = set()  # the slots of what is written past the caches
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
         name = getattr(linear.op, "kernel_name", "kernel")
+        if target_streams(self.target):
+            self.past.update(getattr(linear.op, "past", ()))
         for node in linear.src:
             self.instruction(node)
+        if self.past:  # such writes are in order with no others
+            self.lines.append("  " + self.intrinsic("llvm.x86.sse.sfence", "void"))
         body = "\n".join([*self.entry, *self.lines])
         declares = "\n".join(self.declared.values())
-        return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n"
+        return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n{PAST if self.past else ''}"
 
     # -- names and types
 
@@ -398,8 +404,24 @@ class _Writer:
                     (f"<{n} x i1>", self.value(mask, (n,))),
                 )
             )
+        elif shape and isinstance(pointer.op, Param) and pointer.op.slot in self.past:
+            self.store_past(kind, name, self.address(pointer, index), shape[0] * pointer.dtype.itemsize)
         else:
             self.lines.append(f"  store {kind} {name}, ptr {self.address(pointer, index)}, align 1")
+
+    def store_past(self, kind: str, name: str, address: str, nbytes: int) -> None:
+        """A store of a vector past the caches where it begins at a multiple of its size, else a plain one."""
+        self.count += 1
+        past, plain, done = (f"{word}{self.count}" for word in ("past", "plain", "stored"))
+        rest = self.fresh(f"and i64 {self.fresh(f'ptrtoint ptr {address} to i64')}, {nbytes - 1}")
+        self.lines.append(f"  br i1 {self.fresh(f'icmp eq i64 {rest}, 0')}, label %{past}, label %{plain}")
+        self.label(past)
+        self.lines.append(f"  store {kind} {name}, ptr {address}, align {nbytes}, !nontemporal !0")
+        self.lines.append(f"  br label %{done}")
+        self.label(plain)
+        self.lines.append(f"  store {kind} {name}, ptr {address}, align 1")
+        self.lines.append(f"  br label %{done}")
+        self.label(done)
 
     def across(self, node: Node, kind: str) -> str:
         """The lanes of a vector combined by halves, always in the same order."""
@@ -791,6 +813,11 @@ class _Writer:
         up = self.fresh(f"zext {flag} {self.fresh(f'fcmp ogt {kind} {back}, {plain}')} to {word}")
         lost = self.fresh(f"zext {flag} {self.fresh(f'fcmp one {kind} {back}, {plain}')} to {word}")
         return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
+
+
+def target_streams(target: Target) -> bool:
+    """Whether a machine has stores past the caches that this knows how to finish."""
+    return "sse2" in target.features
 
 
 def _is_first_alone(mask: Node) -> bool:

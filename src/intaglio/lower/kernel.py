@@ -45,7 +45,7 @@ UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
-FAR: Final = 1 << 24  # bytes of a result from which it goes past the caches: soon they would hold none of it
+FAR: Final = 1 << 23  # bytes of a result from which it goes past the caches: soon they would hold none of it
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
 EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 

@@ -1,11 +1,11 @@
-"""Combining and rearranging: cat, stack, split, pad, triangles, gather, scatter, sort."""
+"""Combining and rearranging: cat, stack, split, pad, triangles, gather, scatter."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from intaglio.core.dtypes import DType, dtypes, promote
-from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
+from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put
@@ -20,12 +20,8 @@ from intaglio.tensor.movement import axis_of, flat_ints
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
-
-    Keys = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def _listed(name: str, given: tuple[Any, ...], dim: int) -> tuple[list[Tensor], int]:
@@ -545,88 +541,6 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     return tuple(t.transpose(0, 1) for t in out) if indexing == "xy" and len(out) > 1 else tuple(out)
 
 
-def argsort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Tensor:
-    """The positions that sort an axis, equal elements in order, NaN last: int64. Computes the tensor."""
-    return _first_in_order(self, axis_of("argsort", dim, max(self.ndim, 1)), None, descending=descending)
-
-
-def _first_in_order(self: Tensor, a: int, count: int | None, *, descending: bool) -> Tensor:
-    """Where the first elements in order are along an axis: so many, or all."""
-    import numpy as np
-
-    array = np.atleast_1d(self.numpy())
-    if array.dtype.kind == "V" or array.dtype == np.float16:
-        array = array.astype(np.float32)
-    if array.dtype.itemsize <= 4 and array.shape[a] < 1 << 32:
-        keys = _keys(np.moveaxis(array, a, -1))
-        order = np.moveaxis(_order_by_words(~keys if descending else keys, count), -1, a)
-    elif descending:
-        order = array.shape[a] - 1 - np.flip(np.argsort(np.flip(array, a), axis=a, kind="stable"), a)
-    else:
-        order = np.argsort(array, axis=a, kind="stable")
-    order = order[(slice(None),) * a + (slice(0, count),)]
-    return self.__class__(np.ascontiguousarray(order).reshape(order.shape if self.ndim else ()), device=self._device)
-
-
-def _keys(array: np.ndarray[Any, Any]) -> Keys:
-    """Integers of 32 bits in the order of numbers of at most as many; NaN last, -0.0 as 0.0."""
-    import numpy as np
-
-    if array.dtype.kind != "f":
-        return array.astype(np.int64) - (1 << 31 if array.dtype == np.uint32 else 0)
-    bits = np.where(array == array, array + np.float32(0), np.float32("nan")).view(np.int32)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
-
-
-def _order_by_words(keys: Keys, count: int | None) -> Keys:
-    """The order of the last axis of keys, equal ones as they stand: of words of a key and a place.
-
-    Words without more to them are sorted some ten times as fast as numbers together with their places.
-    """
-    import numpy as np
-
-    words: Keys = (keys << 32) | np.arange(keys.shape[-1], dtype=np.int64)
-    if count is not None and 0 < count < words.shape[-1]:
-        words.partition(count - 1, axis=-1)
-        words = words[..., :count]
-    words.sort(axis=-1)
-    return words & 0xFFFFFFFF
-
-
-class Sorted(NamedTuple):
-    """Elements in order, and where they were."""
-
-    values: Tensor
-    indices: Tensor
-
-
-def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Sorted:
-    """(the elements of an axis in order, where they were).
-
-    Examples:
-        >>> found = Tensor([3, 1, 2]).sort()
-        >>> found.values.tolist(), found.indices.tolist()
-        ([1, 2, 3], [1, 2, 0])
-    """
-    axis_of("sort", dim, max(self.ndim, 1))
-    order = argsort(self, dim, descending=flag("sort", "descending", descending))
-    return Sorted(gather(self, dim, order), order)
-
-
-def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> Sorted:
-    """(the k largest or smallest elements of an axis in order, where they were).
-
-    Raises: IndexRangeError if the axis has fewer, or k is negative.
-    """
-    a = axis_of("topk", dim, self.ndim)
-    flag("topk", "largest", largest)
-    count = integer("topk", "k", k)
-    if not 0 <= count <= self.shape[a]:
-        raise IndexRangeError(f"topk: k must not be negative, nor exceed the axis; {count} of {self.shape[a]}.")
-    order = _first_in_order(self, a, count, descending=largest)
-    return Sorted(gather(self, a, order), order)
-
-
 def nonzero(self: Tensor) -> Tensor:
     """The positions of the elements that are not 0, one row each: int64. Computes the tensor.
 
@@ -637,26 +551,3 @@ def nonzero(self: Tensor) -> Tensor:
     import numpy as np
 
     return self.__class__(np.argwhere(self.cast(dtypes.bool).numpy()), device=self._device)
-
-
-def unique(self: Tensor, *, return_inverse: bool = False, return_counts: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """The different elements in order. Computes the tensor.
-
-    Args:
-        return_inverse: Whether to give also where each element is among them.
-        return_counts: Whether to give also how often each occurs.
-    Examples:
-        >>> values, counts = Tensor([3, 1, 3]).unique(return_counts=True)
-        >>> values.tolist(), counts.tolist()
-        ([1, 3], [1, 2])
-    """
-    import numpy as np
-
-    found, inverse, counts = np.unique(self.numpy(), return_inverse=True, return_counts=True)
-    asked = [found]
-    if flag("unique", "return_inverse", return_inverse):
-        asked.append(inverse.reshape(self.shape))
-    if flag("unique", "return_counts", return_counts):
-        asked.append(counts)
-    first, *others = (self.__class__(array, device=self._device) for array in asked)
-    return (first, *others) if others else first

@@ -82,7 +82,7 @@ def adopt_node(self: TensorBase, node: Node, device: str) -> None:
 
 def adopt_array(self: TensorBase, array: np.ndarray[Any, Any], dtype: DType, device: str) -> None:
     """Make a new handle hold a copy of host data."""
-    data = np.ascontiguousarray(array).tobytes()
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
     ref = engine.from_bytes(data, device)
     adopt_storage(self, Storage(len(data), device, ref=ref), View.contiguous(dtype, array.shape))
 

@@ -193,16 +193,17 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
         name: The op that takes them.
         wraps: Whether negative ones count from the end.
     """
-    known = index._host()
     lowest = -n if wraps else 0
+    known = index._extremes()
     if known is not None:
-        low, high = _extremes(known)
-        if low < lowest or high >= n:
-            bad = known[(known < lowest) | (known >= n)].reshape(-1)[0]
-            raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
-        if low >= 0:
+        low, high = known
+        if low >= 0 and high < n:
             return index if index.dtype is dtypes.int64 else index.cast(dtypes.int64)
-        whole = known.astype(np.int64)
+        array = index.numpy()
+        if low < lowest or high >= n:
+            bad = array[(array < lowest) | (array >= n)].reshape(-1)[0]
+            raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
+        whole = array.astype(np.int64)
         return index.__class__(np.where(whole < 0, whole + n, whole), device=index._near)
     value = index._value()
     node = ops.cast(value, dtypes.int64)
@@ -216,15 +217,15 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
     return made.realize() if n == 0 else made  # into an axis of size 0 nothing goes that would check them
 
 
-def _extremes(known: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """(the lowest, the highest) of positions; the lowest is 0 where none is negative."""
-    if not known.size:
+def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """(0 or the lowest of some integers if that is less, the highest or -1)."""
+    if not array.size:
         return 0, -1
-    if known.dtype.kind == "i" and known.flags.c_contiguous:  # as unsigned, negative ones are higher than all others
-        high = int(known.view(f"u{known.dtype.itemsize}").max())
-        if high < 1 << (8 * known.dtype.itemsize - 1):
+    if array.dtype.kind == "i" and array.flags.c_contiguous:  # as unsigned, negative ones are higher than all others
+        high = int(array.view(f"u{array.dtype.itemsize}").max())
+        if high < 1 << (8 * array.dtype.itemsize - 1):
             return 0, high
-    return min(int(known.min()), 0), int(known.max())
+    return min(int(array.min()), 0), int(array.max())
 
 
 def nonzero_of(mask: Tensor) -> list[Tensor]:

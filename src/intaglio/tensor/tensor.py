@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.engine import realize as engine
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
 from intaglio.storage.flush import waits_for
@@ -24,6 +25,7 @@ from intaglio.tensor import (
     movement,
     random,
     reduce,
+    sorting,
     spatial,
 )
 from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, tracked_element, uop_of
@@ -105,6 +107,18 @@ class Tensor(TensorBase):
         if storage is None or storage.log or storage.ref is None or waits_for(storage.ref):
             return None
         return convert.on_memory(storage.ref, self._place()[1])
+
+    def _extremes(self) -> tuple[int, int] | None:
+        """(0 or the lowest integer if that is less, the highest) where they are known without computing, else None."""
+        with engine.lock:
+            array = self._host()
+            if array is None:
+                return None
+            storage, view = self._place()
+            found = storage.extremes
+            if found is None or found[0] != storage.sequence or found[1] != view or storage.stays:
+                found = storage.extremes = (storage.sequence, view, *indexing.extremes(array))
+            return found[2:]
 
     def _remember_check(
         self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None, name: str
@@ -564,9 +578,9 @@ class Tensor(TensorBase):
         combine.masked_fill, combine.masked_select, combine.repeat, combine.roll,
     )  # fmt: skip
     repeat_interleave, argsort, sort, topk = (
-        spelled(combine.repeat_interleave), spelled(combine.argsort), spelled(combine.sort), spelled(combine.topk),
+        spelled(combine.repeat_interleave), spelled(sorting.argsort), spelled(sorting.sort), spelled(sorting.topk),
     )  # fmt: skip
-    nonzero, unique = combine.nonzero, combine.unique
+    nonzero, unique = combine.nonzero, sorting.unique
 
     # -- networks
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from intaglio.core.target import Target
 
 PANEL: Final = 32  # columns of a packed factor that lie together
+LINE: Final = 64  # bytes of a line of memory
 TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
@@ -105,7 +106,7 @@ class _Kernel:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, Store) and not self.index.sized
+        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, StoreAt)) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
         name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
@@ -152,7 +153,7 @@ class _Kernel:
                 else:
                     self._stores(group, split=split)
             case StoreAt(combine=combine):
-                self._store_at(node, combine)
+                self._store_at(node, combine, split=split)
             case For():
                 self._for(node)
             case Switch():
@@ -196,8 +197,12 @@ class _Kernel:
 
             self.emitter.when(chosen, run)
 
-    def _store_at(self, node: Node, combine: str) -> None:
-        """A scatter: positions one after the other (the last wins), the axes after them vectorised."""
+    def _store_at(self, node: Node, combine: str, *, split: bool) -> None:
+        """A scatter: positions one after the other (the last wins), the axes after them vectorised.
+
+        Threads share an axis along which no two elements have one place: one that is no index's, or whose index is its
+        counter. Each goes through all positions, so that what comes to one place comes in the same order.
+        """
         self.kind = "w"
         target, value, *indices = node.src
         scalar = self._scalarize()
@@ -219,12 +224,21 @@ class _Kernel:
             result = make(COMBINE[kinds[combine]], old, result)
         for r in lead:
             emitter.pinned |= emitter.bit(r)
+        split = split and math.prod(value.shape) >= 2 * CHUNK and self.target.threads > 1
+        whole = Place(pointer, index, result)
+        apart = 0
+        begin: Node | None = None
+        end: Node | None = None
+        for k, r in enumerate(lead):
+            if split and any(list(self.index.affine(p)[1]) == [r] for p in places) and value.shape[k] > self._line(whole, r):
+                apart, split = k, False
+                begin, end = self._part(r, self._line(whole, r))
 
         def body(_: Node, carried: list[Node]) -> list[Node]:
             condition = emitter.emit(inside, {}) if inside is not None else None
 
             def inner() -> None:
-                self._nest([Place(pointer, index, result)], own[rank:], split=False)
+                self._nest([whole], own[rank:], split=False, parts=split)
 
             if condition is None:
                 inner()
@@ -232,9 +246,24 @@ class _Kernel:
                 emitter.when(condition, inner)
             return carried
 
-        self.loops.nest(list(lead), body)
+        def from_apart(_: Node, carried: list[Node]) -> list[Node]:
+            self.loops.nest(list(lead[apart:]), body, begin, end)
+            return carried
+
+        self.loops.nest(list(lead[:apart]), from_apart)
         for r in lead:
             emitter.pinned &= ~emitter.bit(r)
+
+    def _line(self, place: Place, r: Node) -> int:
+        """How many steps of a range there are to a line of memory: fewer would have threads write to one line."""
+        step = abs(self._steps(place.index, r)) * place.pointer.dtype.itemsize
+        return -(-LINE // max(step, 1))
+
+    def _part(self, r: Node, unit: int) -> tuple[Node, Node]:
+        """The part of a range that one thread takes."""
+        extent = self.loops.extent(r)
+        per = -(-extent // self.target.threads)
+        return self.loops.chunk_of(extent, -(-per // unit) * unit)
 
     def _scan(self, node: Node, op: Scan) -> None:
         """A running reduction: the axis in order, the others around it."""
@@ -375,8 +404,8 @@ class _Kernel:
         """How far a range steps through memory."""
         return self.index.affine(index)[1].get(r, 0)
 
-    def _nest(self, places: list[Place], ranges: list[Node], *, split: bool) -> None:
-        """The loops of stores of one shape."""
+    def _nest(self, places: list[Place], ranges: list[Node], *, split: bool, parts: bool = False) -> None:
+        """The loops of stores of one shape. `parts`: within other loops, threads share the outermost of these."""
         if not ranges:
             for place in places:
                 self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, {}), {})
@@ -435,7 +464,15 @@ class _Kernel:
             isinstance(n.op, Fold) and not self.emitter.mask(n) & self.emitter.bit(first)
             for n in toposort([p.value for p in places], enter=lambda n: not isinstance(n.op, Fold))
         )
-        if v is not None and turned is not None:
+        folds = any(isinstance(n.op, Fold) for n in walk([p.value for p in places]))
+        if parts and first is not None and extents[first] > self._line(places[0], first) and not folds:
+            lanes = min(self.emitter.lanes_of(p.value) for p in places) if first is v else 1
+            begin, end = self._part(first, max(lanes, self._line(places[0], first)))
+            if first is v:
+                self.loops.vectors_between(first, begin, end, lanes, 1, finish)
+            else:
+                self.loops.nest(outer, innermost, begin, end)
+        elif v is not None and turned is not None:
             self._tiles(places, outer, v, turned, extents, work if split else 0)
         elif first is not None and split and work >= 2 * CHUNK and self.target.threads > 1 and not shared_folds:
             self._split(first, extents[first], work, outer, v, places, innermost, finish)
@@ -566,7 +603,7 @@ class _Kernel:
         emitter = self.emitter
         lanes = min(emitter.lanes_of(p.value) for p in places) if first is v else 1
         unroll = self._unroll(places, first, work) if first is v else 1
-        while extent < lanes * unroll:
+        while unroll > 1 and extent < lanes * unroll:
             unroll //= 2
         begin, end = self.loops.chunk(extent, work, lanes * unroll)
         if first is not v:

@@ -13,6 +13,7 @@ from intaglio.core.target import canonical
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import device_of
 from intaglio.ir.view import View
+from intaglio.ops.elementwise import Cast
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const, Read
 from intaglio.storage.flush import flush, pin, waits_for
@@ -123,6 +124,30 @@ def on_memory(ref: BufferRef, view: View) -> np.ndarray[Any, Any]:
         return np.empty(view.shape, view.dtype.numpy)
     memory = np.asarray(engine.buffer_of(ref))
     return np.ndarray(view.shape, view.dtype.numpy, memory, view.offset, view.strides)
+
+
+def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """(0 or the lowest of some integers if that is less, the highest or -1)."""
+    if not array.size:
+        return 0, -1
+    if array.dtype.kind == "i" and array.flags.c_contiguous:  # as unsigned, negative ones are higher than all others
+        high = int(array.view(f"u{array.dtype.itemsize}").max())
+        if high < 1 << (8 * array.dtype.itemsize - 1):
+            return 0, high
+    return min(int(array.min()), 0), int(array.max())
+
+
+def extremes_below(node: Node) -> tuple[int, int] | None:
+    """What `extremes` gives of a value that is integers in memory, as they are or in a wider dtype; else None."""
+    while isinstance(node.op, Cast) and node.src[0].dtype.is_int and _holds(node.dtype, node.src[0].dtype):
+        (node,) = node.src
+    known = node.place or _unchanged(node) if node.dtype.is_int else None
+    return None if known is None or waits_for(known[0]) else extremes(on_memory(*known))
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether a dtype has all numbers of another."""
+    return wide.min <= narrow.min and narrow.max <= wide.max
 
 
 def tolist(self: Tensor) -> Any:

@@ -217,17 +217,6 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
     return made.realize() if n == 0 else made  # into an axis of size 0 nothing goes that would check them
 
 
-def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """(0 or the lowest of some integers if that is less, the highest or -1)."""
-    if not array.size:
-        return 0, -1
-    if array.dtype.kind == "i" and array.flags.c_contiguous:  # as unsigned, negative ones are higher than all others
-        high = int(array.view(f"u{array.dtype.itemsize}").max())
-        if high < 1 << (8 * array.dtype.itemsize - 1):
-            return 0, high
-    return min(int(array.min()), 0), int(array.max())
-
-
 def nonzero_of(mask: Tensor) -> list[Tensor]:
     """The positions of the true elements, one int64 tensor an axis (one for a scalar as well). Computes the mask."""
     found = np.nonzero(np.atleast_1d(mask.numpy()))

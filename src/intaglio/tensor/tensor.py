@@ -113,11 +113,11 @@ class Tensor(TensorBase):
         with engine.lock:
             array = self._host()
             if array is None:
-                return None
+                return convert.extremes_below(self._node) if self._storage is None and self._node is not None else None
             storage, view = self._place()
             found = storage.extremes
             if found is None or found[0] != storage.sequence or found[1] != view or storage.stays:
-                found = storage.extremes = (storage.sequence, view, *indexing.extremes(array))
+                found = storage.extremes = (storage.sequence, view, *convert.extremes(array))
             return found[2:]
 
     def _remember_check(

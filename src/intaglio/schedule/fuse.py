@@ -49,8 +49,9 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
             for write in itertools.chain(*statement.arms):
                 overwrite(write.ref)
             continue
+        statement = _unmoved(statement, shared)
         maker = _Materialize(statement.ref.device, fresh, done, shared, out, followers)
-        value = maker.value(statement.value)
+        value = maker.root(statement.value)
         indices = tuple(maker.value(i) for i in statement.indices)
         if isinstance(value.op, Put):
             base, values, *places = value.src
@@ -77,7 +78,29 @@ def _shared(statements: list[Statement]) -> set[Node]:
             else:
                 continue
             stack.extend(node.src)
-    return {node for node in shared if isinstance(node.op, (Reduce, Elementwise)) and node.shape}
+    return {node for node in shared if isinstance(node.op, (Reduce, Elementwise, Put)) and node.shape}
+
+
+def _unmoved(statement: Write, shared: set[Node]) -> Write:
+    """A write of a moved scatter as one of the scatter itself, to the view moved back: else it would be copied."""
+    view, value = statement.view, statement.value
+    while value.src and not statement.indices and value.dtype is view.dtype:
+        (x, *others) = value.src
+        match value.op:
+            case Put() if value not in shared:
+                return replace(statement, view=view, value=value)
+            case Permute(order=order):
+                moved: View | None = view.permute(tuple(order.index(a) for a in range(len(order))))
+            case Reshape():
+                moved = view.reshape(x.shape)
+            case Window(view=View(dtype=dtype, offset=0) as whole) if whole.is_contiguous and dtype is x.dtype:
+                moved = view.reshape(x.shape) if whole.size == x.size and not others else None
+            case _:
+                moved = None
+        if moved is None:
+            break
+        view, value = moved, x
+    return statement
 
 
 def is_product(node: Node) -> bool:
@@ -122,6 +145,12 @@ class _Materialize:
         self.out: Final = out
         self.followers: Final = followers
         self.packs: Final[dict[Node, _Pack]] = {}
+
+    def root(self, root: Node) -> Node:
+        """A statement's value; a scatter that others use as well has a buffer of its own, which each copies."""
+        if not isinstance(root.op, Put) or root not in self.shared:
+            return self.value(root)
+        return self.done[root] if root in self.done else self._buffer(root, self.value(root))
 
     def value(self, root: Node) -> Node:
         """The root with what needs one in a buffer (the root itself is stored by its statement)."""

@@ -13,6 +13,7 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.core.site import user_site
 from intaglio.ops import elementwise as ops
+from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.storage.scratch import shelved
@@ -187,7 +188,7 @@ def _sliced(view: View, axis: int, part: slice) -> View:
 
 
 def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: bool = True) -> Tensor:
-    """Positions in [0, n): those from host data are checked now, computed ones when they are known.
+    """Positions in [0, n): those in memory are checked now, computed ones when they are known, if there is any doubt.
 
     Args:
         name: The op that takes them.
@@ -206,6 +207,9 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
         whole = array.astype(np.int64)
         return index.__class__(np.where(whole < 0, whole + n, whole), device=index._near)
     value = index._value()
+    low, high = bounds(value)
+    if low >= 0 and high < n:
+        return index if index.dtype is dtypes.int64 else index.cast(dtypes.int64)
     node = ops.cast(value, dtypes.int64)
     bad_node = ops.le(const(dtypes.int64, n), node)
     if value.dtype is dtypes.uint64:  # as int64, the upper half would be negative, and might be in range

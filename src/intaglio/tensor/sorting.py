@@ -153,7 +153,7 @@ def unique(self: Tensor, *, return_inverse: bool = False, return_counts: bool = 
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     if ordered.dtype.kind == "f" and ordered.size and np.isnan(ordered[-1]):
         first[np.searchsorted(ordered, ordered.dtype.type("nan")) + 1 :] = False
-    found = self.__class__(ordered[first], device=self._near).cast(self.dtype)
+    found = _again(self.__class__(ordered[first], device=self._near), self)
     others: list[Array] = []
     if order is not None:
         inverse = np.empty(order.shape, np.int64)
@@ -289,7 +289,7 @@ def _in_order(self: Tensor, axis: int, *, descending: bool) -> Tensor | None:
     made = _adopted(self, ref, View.contiguous(dtypes.from_numpy(array.dtype), array.shape), axis, None)
     if descending:
         made = made.flip(axis)
-    return made.cast(self.dtype)
+    return _again(made, self)
 
 
 def _between(ordered: Array) -> Array:
@@ -305,6 +305,11 @@ def _native(node: Node) -> Node:
     """Elements of a dtype that NumPy sorts fast, in the same order, which are themselves again once they are cast."""
     narrow = node.dtype.is_float and node.dtype.itemsize < 4
     return ops.cast(node, dtypes.float32) if narrow else node
+
+
+def _again(made: Tensor, source: Tensor) -> Tensor:
+    """Elements in the dtype that they had."""
+    return made if made.dtype is source.dtype else made.cast(source.dtype)
 
 
 def _axis_last(node: Node, axis: int) -> Node:

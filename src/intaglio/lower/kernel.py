@@ -213,8 +213,8 @@ class _Kernel:
         lead = tuple(own[:rank])
         places = [self._decomposed(scalar.at(i, lead)) for i in indices]
         inside: Node | None = None
-        for place, extent in zip(places, target.shape, strict=False):
-            for test in (ge(place, number(0)), lt(place, number(extent))):
+        for at, extent in zip(places, target.shape, strict=False):
+            for test in (ge(at, number(0)), lt(at, number(extent))):
                 inside = test if inside is None else and_(inside, test)
         pointer, index = self._target(target, (*places, *own[rank:]), scalar)
         result = self._decomposed(scalar.at(value, tuple(own)))
@@ -225,20 +225,25 @@ class _Kernel:
         for r in lead:
             emitter.pinned |= emitter.bit(r)
         split = split and math.prod(value.shape) >= 2 * CHUNK and self.target.threads > 1
-        whole = Place(pointer, index, result)
-        apart = 0
+        place = Place(pointer, index, result)
+        rest = own[rank:]
+        loops = list(lead)
+        if rest and not any(self._steps(index, r) == 1 for r in rest):  # by rows of the target, not by its columns
+            loops, rest = [*rest, *lead], []
+        first = 0  # the loop that threads share
         begin: Node | None = None
         end: Node | None = None
-        for k, r in enumerate(lead):
-            if split and any(list(self.index.affine(p)[1]) == [r] for p in places) and value.shape[k] > self._line(whole, r):
-                apart, split = k, False
-                begin, end = self._part(r, self._line(whole, r))
+        for k, r in enumerate(loops):
+            alone = r not in lead or any(list(self.index.affine(p)[1]) == [r] for p in places)
+            if split and alone and self.loops.extent(r) > self._line(place, r):
+                first, split = k, False
+                begin, end = self._part(r, self._line(place, r))
 
         def body(_: Node, carried: list[Node]) -> list[Node]:
             condition = emitter.emit(inside, {}) if inside is not None else None
 
             def inner() -> None:
-                self._nest([whole], own[rank:], split=False, parts=split)
+                self._nest([place], rest, split=False, parts=split)
 
             if condition is None:
                 inner()
@@ -246,11 +251,11 @@ class _Kernel:
                 emitter.when(condition, inner)
             return carried
 
-        def from_apart(_: Node, carried: list[Node]) -> list[Node]:
-            self.loops.nest(list(lead[apart:]), body, begin, end)
+        def from_first(_: Node, carried: list[Node]) -> list[Node]:
+            self.loops.nest(loops[first:], body, begin, end)
             return carried
 
-        self.loops.nest(list(lead[:apart]), from_apart)
+        self.loops.nest(loops[:first], from_first)
         for r in lead:
             emitter.pinned &= ~emitter.bit(r)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import DType
 from intaglio.ir.node import Node, toposort
 from intaglio.ops.elementwise import Add, Cast, FloorDiv, Maximum, Minimum, Mod, Mul, Sub, Where
 from intaglio.ops.memory import Const, Iota, Take
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
 from intaglio.ops.reduce import Reduce
+
+if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
 
 Bounds = tuple[int, int]
 LARGEST: Final = 64  # nodes of an expression that are looked at

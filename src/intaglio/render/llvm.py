@@ -78,7 +78,7 @@ class _Writer:
     def kernel(self, linear: Node) -> str:
         """The whole text."""
         name = getattr(linear.op, "kernel_name", "kernel")
-        if target_streams(self.target):
+        if _writes_past(self.target):
             self.past.update(getattr(linear.op, "past", ()))
         for node in linear.src:
             self.instruction(node)
@@ -86,7 +86,8 @@ class _Writer:
             self.lines.append("  " + self.intrinsic("llvm.x86.sse.sfence", "void"))
         body = "\n".join([*self.entry, *self.lines])
         declares = "\n".join(self.declared.values())
-        return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n{PAST if self.past else ''}"
+        text = f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n"
+        return text + PAST if self.past else text
 
     # -- names and types
 
@@ -815,8 +816,8 @@ class _Writer:
         return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
 
 
-def target_streams(target: Target) -> bool:
-    """Whether a machine has stores past the caches that this knows how to finish."""
+def _writes_past(target: Target) -> bool:
+    """Whether a machine has stores past the caches, and the fence after them."""
     return "sse2" in target.features
 
 

@@ -82,13 +82,19 @@ def _shared(statements: list[Statement]) -> set[Node]:
 
 
 def _unmoved(statement: Write, shared: set[Node]) -> Write:
-    """A write of a moved scatter as one of the scatter itself, to the view moved back: else it would be copied."""
+    """A write of a moved scatter as one of the scatter itself, to the view moved back: else it would be copied.
+
+    It is, where only so whole rows of values come to whole rows.
+    """
     view, value = statement.view, statement.value
     while value.src and not statement.indices and value.dtype is view.dtype:
         (x, *others) = value.src
         match value.op:
             case Put() if value not in shared:
-                return replace(statement, view=view, value=value)
+                last = value.rank - 1
+                rows = value.src[1].rank > value.src[2].rank and abs(_stride(value.src[1], value.src[1].rank - 1)) == 1
+                apart = rows and view.shape[last] > 1 and view.strides[last] != view.dtype.itemsize
+                return statement if apart else replace(statement, view=view, value=value)
             case Permute(order=order):
                 moved: View | None = view.permute(tuple(order.index(a) for a in range(len(order))))
             case Reshape():

@@ -105,7 +105,9 @@ class Storage:
         self.last: Segment | None = None  # the newest segment, open or not
         self.numbers: int = 0  # how many numbers those before it hold
         self.sequence: int = 0
-        self.extremes: tuple[int, View, int, int] | None = None  # the lowest and highest number of a view, as of a stamp
+        self.extremes: tuple[int, View, int, int] | None = (
+            None  # the lowest and highest number of a view, as of a stamp
+        )
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
         self.recent: dict[View, weakref.ref[Node]] = {}

@@ -257,10 +257,7 @@ def _few(self: Tensor, axis: int, count: int, *, descending: bool) -> Tensor | N
         bound = sample[-rank] if descending else sample[rank - 1]
         if bound != bound:
             return None
-        if descending:
-            near = np.flatnonzero(np.logical_not(array < bound))  # with NaN, the largest
-        else:
-            near = np.flatnonzero(array <= bound)
+        near = np.flatnonzero(~(array < bound) if descending else array <= bound)  # NaN is the largest
         if not count <= len(near) <= n // 4:
             return None
         found = array[near]

@@ -63,4 +63,3 @@ def test_only_what_is_large_and_not_read_goes_past_the_caches() -> None:
         linear = lower(sink(store(place, add(value, ONE))), target).linear
         text = llvm.render(linear, target)
         assert ("nontemporal" in text, "sfence" in text) == (past and "sse2" in target.features,) * 2
-

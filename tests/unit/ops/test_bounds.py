@@ -62,7 +62,8 @@ def test_no_value_lies_outside() -> None:
             step = draw.choice(
                 [
                     lambda t, k=k: t + k, lambda t, k=k: t - k, lambda t, k=k: t * k, lambda t, k=k: t // k,
-                    lambda t, k=k: t % k, lambda t, k=k: k - t, lambda t, k=k: t.maximum(k), lambda t, k=k: t.minimum(k),
+                    lambda t, k=k: t % k, lambda t, k=k: k - t,
+                    lambda t, k=k: t.maximum(k), lambda t, k=k: t.minimum(k),
                     lambda t: t.cast(draw.choice(names)), lambda t: t.flip(0), lambda t: (t > 3).where(t, 1),
                 ]
             )  # fmt: skip

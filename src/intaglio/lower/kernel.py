@@ -14,7 +14,7 @@ from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
+from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
@@ -732,8 +732,8 @@ def _fold_size(value: Node, index: Index) -> int:
 
 
 def _node_count(places: list[Place]) -> int:
-    """How many nodes the values of a nest have."""
-    return len(toposort([p.value for p in places]))
+    """How many nodes the values of a nest usually need."""
+    return len(usual([p.value for p in places]))
 
 
 def _work(node: Node) -> int:

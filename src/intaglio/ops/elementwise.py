@@ -430,6 +430,12 @@ class Where(Elementwise):
         return None, where(condition, ct, none), where(condition, none, ct)
 
 
+class Rarely(Where):
+    """x where the condition holds, which is rare, else y: what only x needs runs only if some lane asks for it."""
+
+    name: ClassVar[str] = "rarely"
+
+
 class Fma(Elementwise):
     """x * y + z rounded once (twice on hosts without the instruction)."""
 
@@ -769,6 +775,7 @@ DETACH = Detach()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
+RARELY = Rarely()
 EXP, EXP2, EXPM1, LOG, LOG2, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log1p()
 SIN, COS, TAN, ASIN, ACOS, ATAN = Sin(), Cos(), Tan(), Asin(), Acos(), Atan()
 SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF = Sinh(), Cosh(), Tanh(), Asinh(), Acosh(), Atanh(), Erf()
@@ -928,6 +935,11 @@ def ne(x: Node, y: Node) -> Node:
 def where(condition: Node, x: Node, y: Node) -> Node:
     """x where the condition holds, else y."""
     return make(WHERE, condition, x, y)
+
+
+def rarely(condition: Node, x: Node, y: Node) -> Node:
+    """x where the condition holds, else y; x is not computed where no lane asks for it."""
+    return make(RARELY, condition, x, y)
 
 
 def fma(x: Node, y: Node, z: Node) -> Node:

@@ -34,6 +34,7 @@ from intaglio.ops.elementwise import (
     neg,
     not_,
     or_,
+    rarely,
     round_,
     shl,
     shr,
@@ -237,7 +238,6 @@ def _words_of_two_over_pi(count: int) -> tuple[int, ...]:
 
 
 WORDS: Final = _words_of_two_over_pi(5)
-LARGE: Final = 2.0**28  # from where two words of pi are too few
 
 
 def _quarters_of_large(x: Node) -> tuple[Node, Node]:
@@ -274,38 +274,61 @@ def _quarters_of_large(x: Node) -> tuple[Node, Node]:
     return where(negative, neg(turns), turns), where(negative, neg(radians), radians)
 
 
-def _sine(x: Node, quarter: int) -> Node:
-    """sin(x + quarter * pi / 2): reduced in float64, large angles by the bits of 2 / pi."""
+HALF_PI: Final = (1.57079601, 3.13916473e-7, 5.39030253e-15)  # pi / 2 in parts, the first of few digits
+LARGE: Final = 2.0**28  # from where two words of pi are too few
+FAR: Final = 71476.0  # from where those are too few
+ROUNDING: Final = 12582912.0  # 1.5 * 2 ** 23: a small number added to it is rounded to a whole one, in the last bits
+COSINE: Final = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5)
+SINE: Final = (-2.86567956e-6, 1.98559923e-4, -8.33338592e-3, 1.66666672e-1)  # r ** 3 times this is r - sin(r)
+
+
+def _quarters(x: Node) -> tuple[Node, Node, Node]:
+    """(whole quarter turns, the rest in radians, by how much that is too large) of a float32 that is not large."""
+    rounded = fma(x, number(2 / math.pi), number(ROUNDING))
+    j = sub(rounded, number(ROUNDING))
+    first = fma(j, number(-HALF_PI[0]), x)  # exact
+    r = fma(j, number(-HALF_PI[1]), first)
+    taken = sub(r, first)
+    over = add(fma(j, number(HALF_PI[1]), taken), sub(r, add(first, taken)))
+    return bitcast(rounded, i32), r, fma(j, number(HALF_PI[2]), over)
+
+
+def _quarters_of_far(x: Node) -> tuple[Node, Node, Node]:
+    """As `_quarters`, of a float32 of any size."""
     wide = cast(x, f64)
-    j = round_(mul(wide, const(f64, 2 / math.pi)))
-    t = fma(j, const(f64, -1.5707963267948966), wide)
-    t = fma(j, const(f64, -6.123233995736766e-17), t)
+    j = round_(mul(wide, double(2 / math.pi)))
+    near_rest = fma(j, double(-6.123233995736766e-17), fma(j, double(-math.pi / 2), wide))
     large = lt(number(LARGE), make(ABS, x))
-    far_turns, far_rest = _quarters_of_large(x)
-    r = cast(where(large, far_rest, t), f32)
-    turns = cast(where(large, far_turns, cast(j, i64)), i32)
-    if quarter:
-        turns = add(turns, whole(quarter))
+    large_turns, large_rest = _quarters_of_large(x)
+    rest = where(large, large_rest, near_rest)
+    r = cast(rest, f32)
+    return cast(where(large, large_turns, cast(j, i64)), i32), r, cast(sub(cast(r, f64), rest), f32)
+
+
+def _by_quarters(x: Node, of: Callable[[Node, Node, Node], Node]) -> Node:
+    """A function of an angle by that of (quarter turns, the rest, its excess); NaN of what is not finite."""
+    size = make(ABS, x)
+    far = where(lt(size, number(math.inf)), of(*_quarters_of_far(x)), number(math.nan))
+    return rarely(not_(lt(size, number(FAR))), far, of(*_quarters(x)))
+
+
+def _sine(turns: Node, r: Node, over: Node) -> Node:
+    """The sine of some quarter turns and r - over."""
     q = mul(r, r)
-    c = polynomial((2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5, 1.0), q)
-    s = polynomial((2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1), q)
-    s = fma(s, mul(r, q), r)
-    picked = where(ne(and_(turns, whole(1)), whole(0)), c, s)
-    sign = shl(and_(turns, whole(2)), whole(30))
-    result = bitcast(xor(bitcast(picked, i32), sign), f32)
-    if not quarter:
-        result = where(eq(x, number(0.0)), x, result)
-    return where(lt(make(ABS, x), number(math.inf)), result, number(math.nan))
+    c = fma(q, polynomial(COSINE, q), number(1.0))
+    s = sub(r, fma(mul(r, q), polynomial(SINE, q), over))
+    picked = where(eq(and_(turns, whole(1)), whole(0)), s, c)
+    return bitcast(xor(bitcast(picked, i32), and_(shl(turns, whole(30)), whole(-1 << 31))), f32)
 
 
 def sin(x: Node) -> Node:
     """The sine."""
-    return _sine(x, 0)
+    return _by_quarters(x, _sine)
 
 
 def cos(x: Node) -> Node:
     """The cosine."""
-    return _sine(x, 1)
+    return _by_quarters(x, lambda turns, r, over: _sine(add(turns, whole(1)), r, over))
 
 
 def tanh(x: Node) -> Node:

@@ -65,13 +65,15 @@ class _Writer:
         self.lines: Final[list[str]] = []
         self.entry: Final[list[str]] = []
         self.declared: Final[dict[str, str]] = {}
+        self.weights: Final[set[str]] = set()  # how often the branches go where they rarely go
         self.names: dict[Node | tuple[Node, int], str] = {}
         self.scopes: Final[list[list[tuple[Node | tuple[Node, int], str | None]]]] = []
         self.block: str = "entry"
         self.count: int = 0
         self.loops: Final[dict[Node, tuple[str, str, str, list[tuple[int, str, str, str]]]]] = {}
         self.pointers: Final[dict[Node, str]] = {}
-        self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop or EndLoop, the names of its carried values
+        self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop, EndLoop or EndIf, the names of its values
+        self.branches: Final[dict[Node, tuple[str, str]]] = {}  # of an If, the block before it and the label after it
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
@@ -79,7 +81,7 @@ class _Writer:
         for node in linear.src:
             self.instruction(node)
         body = "\n".join([*self.entry, *self.lines])
-        declares = "\n".join(self.declared.values())
+        declares = "\n".join([*self.declared.values(), *self.weights])
         return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n"
 
     # -- names and types
@@ -227,17 +229,9 @@ class _Writer:
             case EndLoop():
                 self.end_loop(node)
             case If():
-                self.count += 1
-                then, done = f"then{self.count}", f"done{self.count}"
-                self.lines.append(f"  br i1 {self.value(node.src[0])}, label %{then}, label %{done}")
-                self.label(then)
-                self.names[node] = done
-                self.scopes.append([])
+                self.begin_if(node)
             case EndIf():
-                done = self.names[node.src[0]]
-                self.leave()
-                self.lines.append(f"  br label %{done}")
-                self.label(done)
+                self.end_if(node)
             case Load():
                 self.define(node, self.load(node))
             case Store():
@@ -301,6 +295,34 @@ class _Writer:
             final = f"%f{k}_{c}"
             self.lines.append(f"  {final} = phi {kind} [{init}, %{before}], [{following[c]}, %latch{k}]")
             finals.append(final)
+
+    def begin_if(self, node: Node) -> None:
+        """The branch of a condition; one that gives values is for what is rare, and its code is put out of the way."""
+        self.count += 1
+        then, done = f"then{self.count}", f"done{self.count}"
+        rare = ""
+        if len(node.src) > 1:
+            rare = ", !prof !0"
+            self.weights.add('!0 = !{!"branch_weights", i32 1, i32 2000}')
+        self.carries[node] = [self.value(s) for s in node.src[1:]]
+        self.lines.append(f"  br i1 {self.value(node.src[0])}, label %{then}, label %{done}{rare}")
+        self.branches[node] = self.block, done
+        self.label(then)
+        self.scopes.append([])
+
+    def end_if(self, node: Node) -> None:
+        """The end of what a condition guards, and the values after it."""
+        start, *values = node.src
+        before, done = self.branches[start]
+        names = [self.value(s) for s in values]
+        after = self.block
+        self.leave()
+        self.lines.append(f"  br label %{done}")
+        self.label(done)
+        self.carries[node] = [
+            self.fresh(f"phi {self.type(s.dtype, s.shape)} [{other}, %{before}], [{name}, %{after}]")
+            for s, other, name in zip(values, self.carries[start], names, strict=True)
+        ]
 
     def address(self, pointer: Node, index: Node) -> str:
         """The address of an element."""
@@ -405,6 +427,9 @@ class _Writer:
         """The lanes of a vector combined by halves, always in the same order."""
         (vector,) = node.src
         name, lanes = self.value(vector), vector.shape[0]
+        if vector.dtype.is_bool and kind in ("max", "min"):
+            word = self.fresh(f"bitcast <{lanes} x i1> {name} to i{lanes}")
+            return self.fresh(f"icmp {'ne' if kind == 'max' else 'eq'} i{lanes} {word}, {0 if kind == 'max' else -1}")
         while lanes > 1:
             half = lanes // 2
             full = self.type(vector.dtype, (lanes,))

@@ -473,6 +473,18 @@ class CopySign(Binary):
         return mul(ct, mul(copysign(one, x), copysign(one, y))), None  # not of x * y: 0 * inf has no sign
 
 
+class Ldexp(Binary):
+    """x * 2 ** n of float32, rounded once, for |x| < 2 and a whole n in [-300, 300]."""
+
+    name: ClassVar[str] = "ldexp"
+
+    def evaluate(self, x: Number, n: Number) -> Number:
+        return math.ldexp(x, int(n)) if n == n else n
+
+    def vjp(self, ct: Node, out: Node, x: Node, n: Node) -> Gradients:
+        return ldexp(ct, n), None
+
+
 @dataclass(frozen=True, slots=True)
 class Cast(Elementwise):
     """The nearest value of another dtype; floats to integers truncate (out of range: see `DType.convert`)."""
@@ -775,7 +787,7 @@ DETACH = Detach()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
-RARELY = Rarely()
+RARELY, LDEXP = Rarely(), Ldexp()
 EXP, EXP2, EXPM1, LOG, LOG2, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log1p()
 SIN, COS, TAN, ASIN, ACOS, ATAN = Sin(), Cos(), Tan(), Asin(), Acos(), Atan()
 SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF = Sinh(), Cosh(), Tanh(), Asinh(), Acosh(), Atanh(), Erf()
@@ -950,6 +962,11 @@ def fma(x: Node, y: Node, z: Node) -> Node:
 def copysign(x: Node, y: Node) -> Node:
     """|x| with the sign of y."""
     return make(COPYSIGN, x, y)
+
+
+def ldexp(x: Node, n: Node) -> Node:
+    """x * 2 ** n, for |x| < 2 and a whole n."""
+    return make(LDEXP, x, n)
 
 
 def exp(x: Node) -> Node:

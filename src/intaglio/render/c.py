@@ -316,5 +316,7 @@ class _Writer:
             return f"(!{x[0]})" if source.is_bool else f"(~{x[0]})"
         if name == "abs" and not source.is_float:
             return f"({x[0]} < 0 ? -{x[0]} : {x[0]})"
+        if name == "ldexp":
+            return f"ldexpf({x[0]}, (int){x[1]})"
         suffix = "f" if source is dtypes.float32 else ""
         return f"{CALLS.get(name, name)}{suffix}({', '.join(x)})"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import struct
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store, StorePast
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -65,7 +67,8 @@ class _Writer:
         self.lines: Final[list[str]] = []
         self.entry: Final[list[str]] = []
         self.declared: Final[dict[str, str]] = {}
-        self.weights: Final[set[str]] = set()  # how often the branches go where they rarely go
+        self.metadata: Final[dict[str, str]] = {}
+        self.ending: str = ""  # what comes last
         self.names: dict[Node | tuple[Node, int], str] = {}
         self.scopes: Final[list[list[tuple[Node | tuple[Node, int], str | None]]]] = []
         self.block: str = "entry"
@@ -78,11 +81,16 @@ class _Writer:
     def kernel(self, linear: Node) -> str:
         """The whole text."""
         name = getattr(linear.op, "kernel_name", "kernel")
-        for node in linear.src:
-            self.instruction(node)
+        for past, run in itertools.groupby(linear.src, lambda n: isinstance(n.op, StorePast)):
+            if past and self.target.has_stores_past_caches:
+                self.stores_past(list(run))
+                continue
+            for node in run:
+                self.instruction(node)
         body = "\n".join([*self.entry, *self.lines])
-        declares = "\n".join([*self.declared.values(), *self.weights])
-        return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n"
+        facts = (f"{name} = {text}" for name, text in self.metadata.items())
+        head = "\n".join([*self.declared.values(), *facts, f"define void @{name}(ptr %args, i64 %begin, i64 %end) {{"])
+        return f"{head}\nentry:\n{body}\n{self.ending}  ret void\n}}\n"
 
     # -- names and types
 
@@ -303,7 +311,7 @@ class _Writer:
         rare = ""
         if len(node.src) > 1:
             rare = ", !prof !0"
-            self.weights.add('!0 = !{!"branch_weights", i32 1, i32 2000}')
+            self.metadata["!0"] = '!{!"branch_weights", i32 1, i32 2000}'
         self.carries[node] = [self.value(s) for s in node.src[1:]]
         self.lines.append(f"  br i1 {self.value(node.src[0])}, label %{then}, label %{done}{rare}")
         self.branches[node] = self.block, done
@@ -312,7 +320,7 @@ class _Writer:
 
     def end_if(self, node: Node) -> None:
         """The end of what a condition guards, and the values after it."""
-        start, *values = node.src
+        start, values = node.src[0], node.src[1:]
         before, done = self.branches[start]
         names = [self.value(s) for s in values]
         after = self.block
@@ -423,6 +431,39 @@ class _Writer:
         else:
             self.lines.append(f"  store {kind} {name}, ptr {self.address(pointer, index)}, align 1")
 
+    def stores_past(self, nodes: Sequence[Node]) -> None:
+        """Stores of vectors past the caches, if all of their places are aligned; plain ones otherwise."""
+        stores: list[tuple[str, str, int]] = []
+        misplaced = "0"
+        for node in nodes:
+            pointer, index, value = node.src
+            kind = self.memory(pointer.dtype, value.shape)
+            name = self.value(value)
+            if pointer.dtype.is_bool:
+                name = self.fresh(f"zext {self.type(dtypes.bool, value.shape)} {name} to {kind}")
+            address = self.address(pointer, index)
+            unit = min(math.prod(value.shape) * pointer.dtype.itemsize, self.target.vector_bytes)
+            rest = self.fresh(f"and i64 {self.fresh(f'ptrtoint ptr {address} to i64')}, {unit - 1}")
+            misplaced = self.fresh(f"or i64 {misplaced}, {rest}")
+            stores.append((f"{kind} {name}", address, unit))
+        aligned = self.fresh(f"icmp eq i64 {misplaced}, 0")
+        self.count += 1
+        past, plain, done = (f"{word}{self.count}" for word in ("past", "plain", "stored"))
+        self.metadata["!1"] = "!{i32 1}"
+        self.lines.extend(
+            (
+                f"  br i1 {aligned}, label %{past}, label %{plain}",
+                f"{past}:",
+                *(f"  store {value}, ptr {address}, align {unit}, !nontemporal !1" for value, address, unit in stores),
+                f"  br label %{done}",
+                f"{plain}:",
+                *(f"  store {value}, ptr {address}, align 1" for value, address, _ in stores),
+                f"  br label %{done}",
+            )
+        )
+        self.label(done)
+        self.ending = "  " + self.intrinsic("llvm.x86.sse.sfence", "void") + "\n"  # before others are told
+
     def across(self, node: Node, kind: str) -> str:
         """The lanes of a vector combined by halves, always in the same order."""
         (vector,) = node.src
@@ -524,6 +565,8 @@ class _Writer:
             return self.fresh(f"fadd {kind} {product}, {values[2]}")
         if name == "copysign":
             return self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, values[0]), (kind, values[1])))
+        if name == "ldexp":
+            return self.ldexp(shape, *values)
         if name == "mod":
             return self.float_mod(dtype, shape, values[0], values[1])[0]
         if name == "floor_div":
@@ -531,6 +574,27 @@ class _Writer:
         if dtype is dtypes.float64:
             return self.library(name, shape, values)
         raise InternalError(f"llvm: no spelling of {name} for {dtype.name}")
+
+    def ldexp(self, shape: tuple[int, ...], x: str, n: str) -> str:
+        """A float32 by a power of two: one instruction of AVX-512, else in two steps, so that neither overflows."""
+        real, word = self.type(dtypes.float32, shape), self.type(dtypes.int32, shape)
+        if "avx512f" in self.target.features and shape == (16,):
+            name = "llvm.x86.avx512.mask.scalef.ps.512"
+            given = ((real, x), (real, n), (real, "zeroinitializer"), ("i16", "-1"), ("i32", "4"))
+            return self.fresh(self.intrinsic(name, real, *given))
+        flag = self.type(dtypes.bool, shape)
+        least, zero = (self.splat(dtypes.float32, v, shape) for v in (-150.0, 0.0))
+        gone, odd = (self.fresh(f"fcmp {test} {real} {n}, {least}") for test in ("olt", "ult"))  # or NaN, as x is then
+        none = self.fresh(f"fmul {real} {x}, {zero}")
+        x = self.fresh(f"select {flag} {gone}, {real} {none}, {real} {x}")  # denormals are slow
+        n = self.fresh(f"select {flag} {odd}, {real} {zero}, {real} {n}")
+        whole = self.fresh(f"fptosi {real} {n} to {word}")
+        half = self.fresh(f"ashr {word} {whole}, {self.splat(dtypes.int32, 1, shape)}")
+        for part in (half, self.fresh(f"sub {word} {whole}, {half}")):
+            field = self.fresh(f"add {word} {part}, {self.splat(dtypes.int32, 127, shape)}")
+            field = self.fresh(f"shl {word} {field}, {self.splat(dtypes.int32, 23, shape)}")
+            x = self.fresh(f"fmul {real} {x}, {self.fresh(f'bitcast {word} {field} to {real}')}")
+        return x
 
     def float_mod(self, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> tuple[str, str]:
         """The remainder with the divisor's sign, and the floored quotient, as NumPy computes them."""

@@ -308,12 +308,13 @@ class _Writer:
         """The branch of a condition; one that gives values is for what is rare, and its code is put out of the way."""
         self.count += 1
         then, done = f"then{self.count}", f"done{self.count}"
+        condition, otherwise = node.src[0], node.src[1:]
+        self.carries[node] = [self.value(s) for s in otherwise]
         rare = ""
-        if len(node.src) > 1:
+        if otherwise:
             rare = ", !prof !0"
             self.metadata["!0"] = '!{!"branch_weights", i32 1, i32 2000}'
-        self.carries[node] = [self.value(s) for s in node.src[1:]]
-        self.lines.append(f"  br i1 {self.value(node.src[0])}, label %{then}, label %{done}{rare}")
+        self.lines.append(f"  br i1 {self.value(condition)}, label %{then}, label %{done}{rare}")
         self.branches[node] = self.block, done
         self.label(then)
         self.scopes.append([])

@@ -40,11 +40,6 @@ class Target:
         return 32 if self.vector_bytes == 64 or "neon" in self.features else 16
 
     @property
-    def has_stores_past_caches(self) -> bool:
-        """Whether whole vectors can be stored without their lines being read first."""
-        return "avx" in self.features
-
-    @property
     def has_fma(self) -> bool:
         """Whether a fused multiply-add is one instruction."""
         return "fma" in self.features or "neon" in self.features

@@ -93,7 +93,7 @@ class _Machine:
                         self.finish(code[place], [self.value(s) for s in node.src[1:]])
                 case "end_if":
                     self.finish(node, [self.value(s) for s in node.src[1:]])
-                case "store" | "store_past":
+                case "store":
                     self.store(node)
                 case _:
                     self.values[node] = self.compute(node)

@@ -73,7 +73,6 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "for": (_K, _P),
     "switch": (_K, _P),
     "store": (_T, _K, _P, _I),
-    "store_past": (_I,),
     "store_at": (_T, _K, _P),
     "linear": (_I,),
     "chunk": (_I,),

@@ -140,7 +140,7 @@ class _Code:
                 self.same_types(node, node.src[0].src[1:])
             case "load":
                 self.load(node)
-            case "store" | "store_past":
+            case "store":
                 self.store(node)
             case "across":
                 lanes = node.src[0].shape

@@ -29,7 +29,7 @@ from intaglio.ops.elementwise import (
     or_,
     where,
 )
-from intaglio.ops.loop import END_IF, END_LOOP, STORE, STORE_PAST, Carried, If, Loop, Range
+from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -212,16 +212,15 @@ class Emitter:
         """Store one instance of a value, masked by the loop's tail."""
         self.effect(self.storing(pointer, place, value, instance))
 
-    def storing(self, pointer: Node, place: Node, value: Node, instance: Instance, *, past: bool = False) -> Node:
-        """The store of one instance of a value, all it needs being written; `past`: whole vectors past the caches."""
+    def storing(self, pointer: Node, place: Node, value: Node, instance: Instance) -> Node:
+        """The store of one instance of a value, all it needs being written."""
         index, along = self.address(place, instance)
         v = along if along is not None else self.vector(self.mask(place))
         lanes = self.bound[v].lanes if v is not None else 0
         if lanes and not value.shape:
             value = self.put(len(self.frames) - 1, expand(value, (lanes,)))
         tail = self.tail(v, instance) if v is not None else None
-        op = STORE_PAST if past and along is not None and tail is None else STORE
-        return make(op, pointer, index, value, *(() if tail is None else (tail,)))
+        return make(STORE, pointer, index, value, *(() if tail is None else (tail,)))
 
     # -- values
 

@@ -41,7 +41,6 @@ PANEL: Final = 32  # columns of a packed factor that lie together
 TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
-SHARE: Final = 8  # part of the last cache, which others use as well, that is taken for this process's
 UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
@@ -411,13 +410,12 @@ class _Kernel:
             Dots(self.loops, places[0], *dots).run(sheets, work, split=split)
             return
         outer = [r for r in ranges if r is not v]
-        past = [split and self._is_far(p, math.prod(extents.values())) for p in places]
 
         def finish(instances: list[Instance], _: int) -> None:
-            for place, far in zip(places, past, strict=True):
+            for place in places:
                 values = self.emitter.emit_all(place.value, instances)
                 stores = [
-                    self.emitter.storing(place.pointer, place.index, value, instance, past=far)
+                    self.emitter.storing(place.pointer, place.index, value, instance)
                     for instance, value in zip(instances, values, strict=True)
                 ]
                 for node in stores:
@@ -568,14 +566,6 @@ class _Kernel:
             self.loops.nest(outer, innermost, begin, end)
             return
         self.loops.vectors_between(first, begin, end, lanes, unroll, finish)
-
-    def _is_far(self, place: Place, size: int) -> bool:
-        """Whether what a store writes is more than its share of the last cache, and nothing that it has read."""
-        target, own = self.target, place.pointer.op
-        if not isinstance(own, Param) or not target.has_stores_past_caches:
-            return False
-        read = any(isinstance(n.op, Param) and n.op.group == own.group for n in walk((place.value,)))
-        return size * own.of.itemsize >= target.level3 // SHARE and not read
 
     def _unroll(self, places: list[Place], v: Node, work: int) -> int:
         """How many vectors at once: many in sums of rows out of memory, of which each turn then reads a long piece."""

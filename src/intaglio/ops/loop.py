@@ -84,12 +84,6 @@ class Store(Statement):
     name: ClassVar[str] = "store"
 
 
-class StorePast(Store):
-    """A store of neighbours that goes past the caches where the machine can. LINEAR: src (pointer, index, vector)."""
-
-    name: ClassVar[str] = "store_past"
-
-
 @dataclass(frozen=True, slots=True)
 class StoreAt(Statement):
     """Elements at computed positions: src (window, value, i0, ..., ik), as Put, into the window's memory."""
@@ -191,14 +185,13 @@ class EndIf(Statement):
     name: ClassVar[str] = "end_if"
 
 
-SINK, BLOCK, FOR, SWITCH, ASSIGN, STORE, STORE_PAST, END_LOOP, END_IF = (
+SINK, BLOCK, FOR, SWITCH, ASSIGN, STORE, END_LOOP, END_IF = (
     Sink(),
     Block(),
     For(),
     Switch(),
     Assign(),
     Store(),
-    StorePast(),
     EndLoop(),
     EndIf(),
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import struct
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store, StorePast
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -68,7 +66,6 @@ class _Writer:
         self.entry: Final[list[str]] = []
         self.declared: Final[dict[str, str]] = {}
         self.metadata: Final[dict[str, str]] = {}
-        self.ending: str = ""  # what comes last
         self.names: dict[Node | tuple[Node, int], str] = {}
         self.scopes: Final[list[list[tuple[Node | tuple[Node, int], str | None]]]] = []
         self.block: str = "entry"
@@ -81,16 +78,12 @@ class _Writer:
     def kernel(self, linear: Node) -> str:
         """The whole text."""
         name = getattr(linear.op, "kernel_name", "kernel")
-        for past, run in itertools.groupby(linear.src, lambda n: isinstance(n.op, StorePast)):
-            if past and self.target.has_stores_past_caches:
-                self.stores_past(list(run))
-                continue
-            for node in run:
-                self.instruction(node)
+        for node in linear.src:
+            self.instruction(node)
         body = "\n".join([*self.entry, *self.lines])
         facts = (f"{name} = {text}" for name, text in self.metadata.items())
         head = "\n".join([*self.declared.values(), *facts, f"define void @{name}(ptr %args, i64 %begin, i64 %end) {{"])
-        return f"{head}\nentry:\n{body}\n{self.ending}  ret void\n}}\n"
+        return f"{head}\nentry:\n{body}\n  ret void\n}}\n"
 
     # -- names and types
 
@@ -431,39 +424,6 @@ class _Writer:
             )
         else:
             self.lines.append(f"  store {kind} {name}, ptr {self.address(pointer, index)}, align 1")
-
-    def stores_past(self, nodes: Sequence[Node]) -> None:
-        """Stores of vectors past the caches, if all of their places are aligned; plain ones otherwise."""
-        stores: list[tuple[str, str, int]] = []
-        misplaced = "0"
-        for node in nodes:
-            pointer, index, value = node.src
-            kind = self.memory(pointer.dtype, value.shape)
-            name = self.value(value)
-            if pointer.dtype.is_bool:
-                name = self.fresh(f"zext {self.type(dtypes.bool, value.shape)} {name} to {kind}")
-            address = self.address(pointer, index)
-            unit = min(math.prod(value.shape) * pointer.dtype.itemsize, self.target.vector_bytes)
-            rest = self.fresh(f"and i64 {self.fresh(f'ptrtoint ptr {address} to i64')}, {unit - 1}")
-            misplaced = self.fresh(f"or i64 {misplaced}, {rest}")
-            stores.append((f"{kind} {name}", address, unit))
-        aligned = self.fresh(f"icmp eq i64 {misplaced}, 0")
-        self.count += 1
-        past, plain, done = (f"{word}{self.count}" for word in ("past", "plain", "stored"))
-        self.metadata["!1"] = "!{i32 1}"
-        self.lines.extend(
-            (
-                f"  br i1 {aligned}, label %{past}, label %{plain}",
-                f"{past}:",
-                *(f"  store {value}, ptr {address}, align {unit}, !nontemporal !1" for value, address, unit in stores),
-                f"  br label %{done}",
-                f"{plain}:",
-                *(f"  store {value}, ptr {address}, align 1" for value, address, _ in stores),
-                f"  br label %{done}",
-            )
-        )
-        self.label(done)
-        self.ending = "  " + self.intrinsic("llvm.x86.sse.sfence", "void") + "\n"  # before others are told
 
     def across(self, node: Node, kind: str) -> str:
         """The lanes of a vector combined by halves, always in the same order."""

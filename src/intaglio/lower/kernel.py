@@ -45,6 +45,7 @@ UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
+FAR: Final = 1 << 24  # bytes of a result from which it goes past the caches: soon they would hold none of it
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
 EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
 
@@ -97,6 +98,8 @@ class _Kernel:
         self.folds: bool = False
         self.kind: str = "E"
         self.sizes: list[int] = []
+        self.alone: Final = _only_stored(self.ast)
+        self.past: Final[set[int]] = set()
 
     def run(self) -> Lowered:
         """Lower every statement."""
@@ -108,7 +111,7 @@ class _Kernel:
         name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
             f"_n{len(statements)}" if len(statements) > 1 else ""
         )
-        linear = make(Linear(name), *self.emitter.frames[0].code)
+        linear = make(Linear(name, tuple(sorted(self.past))), *self.emitter.frames[0].code)
         flops = sum(_work(n) for n in walk(statements) if not n.op.__class__.__name__.startswith("For"))
         return Lowered(linear, name, self.loops.chunks, self.loops.chunks > 1, flops)
 
@@ -243,6 +246,7 @@ class _Kernel:
         self.sizes.extend(x.shape)
         pointer, index = self._target(target, tuple(own), scalar)
         body = self._decomposed(scalar.at(x, tuple(own)))
+        self._pass_caches([Place(pointer, index, body)], x.size)
         emitter = self.emitter
         along = own[op.axis]
         around = [r for r in own if r is not along]
@@ -429,6 +433,7 @@ class _Kernel:
                 self.loops.vectors(v, lanes, self._unroll(places, v, work), finish)
             return carried
 
+        self._pass_caches(places, math.prod(extents.values()))
         turned = self._turned(places, outer, v, extents)
         first = outer[0] if outer else v
         shared_folds = first is not None and any(  # each chunk would compute them again
@@ -441,6 +446,13 @@ class _Kernel:
             self._split(first, extents[first], work, outer, v, places, innermost, finish)
         else:
             self.loops.nest(outer, innermost)
+
+    def _pass_caches(self, places: list[Place], size: int) -> None:
+        """Have large results that the kernel does nothing else with written past the caches."""
+        for place in places:
+            op = place.pointer.op
+            if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= FAR:
+                self.past.add(op.slot)
 
     def _keep_rows(self, places: list[Place], v: Node) -> list[Place]:
         """What a fold computes at some cost, and the stores need again, is kept for a row: (load of scratch) for it."""
@@ -697,6 +709,14 @@ def _group(window: Node) -> int:
 def _groups_read(node: Node) -> set[int]:
     """The groups that a statement's value reads."""
     return {n.op.group for s in node.src[1:] for n in walk((s,)) if isinstance(n.op, Param)}
+
+
+def _only_stored(ast: Node) -> set[int]:
+    """The groups of bytes that a kernel of stores writes once, and does not read."""
+    if not all(isinstance(n.op, Store) for n in ast.src):
+        return set()
+    written = [_group(n.src[0]) for n in ast.src]
+    return {g for g in written if written.count(g) == 1}.difference(*map(_groups_read, ast.src))
 
 
 def _has_scan(node: Node) -> bool:

@@ -97,9 +97,14 @@ class StoreAt(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Linear(Statement):
-    """The instructions of one native function `kernel_name(ptr args, i64 chunk_begin, i64 chunk_end)`."""
+    """The instructions of one native function `kernel_name(ptr args, i64 chunk_begin, i64 chunk_end)`.
+
+    What goes into the params of the slots `past` is written past the caches, where the machine can: it is more than
+    they hold, and nothing here reads it.
+    """
 
     kernel_name: str
+    past: tuple[int, ...] = ()
     name: ClassVar[str] = "linear"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -74,12 +75,21 @@ class _Writer:
         self.pointers: Final[dict[Node, str]] = {}
         self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop, EndLoop or EndIf, the names of its values
         self.branches: Final[dict[Node, tuple[str, str]]] = {}  # of an If, the block before it and the label after it
+        self.past: Final[set[int]] = set()  # the slots of what is written past the caches
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
         name = getattr(linear.op, "kernel_name", "kernel")
-        for node in linear.src:
-            self.instruction(node)
+        if target_streams(self.target):
+            self.past.update(getattr(linear.op, "past", ()))
+        for past, run in itertools.groupby(linear.src, self.goes_past):
+            if past:
+                self.stores_past(list(run))
+                continue
+            for node in run:
+                self.instruction(node)
+        if self.past:  # such writes are in order with no others
+            self.lines.append("  " + self.intrinsic("llvm.x86.sse.sfence", "void"))
         body = "\n".join([*self.entry, *self.lines])
         facts = (f"{name} = {text}" for name, text in self.metadata.items())
         head = "\n".join([*self.declared.values(), *facts, f"define void @{name}(ptr %args, i64 %begin, i64 %end) {{"])
@@ -424,6 +434,42 @@ class _Writer:
             )
         else:
             self.lines.append(f"  store {kind} {name}, ptr {self.address(pointer, index)}, align 1")
+
+    def goes_past(self, node: Node) -> bool:
+        """Whether a node stores whole vectors past the caches."""
+        if not isinstance(node.op, Store) or len(node.src) > 3:
+            return False
+        pointer, index, value = node.src[:3]
+        return isinstance(pointer.op, Param) and pointer.op.slot in self.past and bool(value.shape) and not index.shape
+
+    def stores_past(self, nodes: Sequence[Node]) -> None:
+        """Stores of vectors past the caches where all begin at multiples of their sizes, else plain ones.
+
+        One branch for all: LLVM moves what only one of them needs behind the branches before, where no other work is
+        left to do while that waits.
+        """
+        stores: list[tuple[str, str, int]] = []
+        rest = "0"
+        for node in nodes:
+            pointer, index, value = node.src
+            kind = self.memory(pointer.dtype, value.shape)
+            name = self.value(value)
+            if pointer.dtype.is_bool:
+                name = self.fresh(f"zext {self.type(dtypes.bool, value.shape)} {name} to {kind}")
+            address, nbytes = self.address(pointer, index), value.shape[0] * pointer.dtype.itemsize
+            odd = self.fresh(f"and i64 {self.fresh(f'ptrtoint ptr {address} to i64')}, {nbytes - 1}")
+            rest = self.fresh(f"or i64 {rest}, {odd}")
+            stores.append((f"{kind} {name}", address, nbytes))
+        self.count += 1
+        past, plain, done = (f"{word}{self.count}" for word in ("past", "plain", "stored"))
+        self.lines.append(f"  br i1 {self.fresh(f'icmp eq i64 {rest}, 0')}, label %{past}, label %{plain}")
+        self.metadata["!1"] = "!{i32 1}"
+        for name, mark in ((past, ", !nontemporal !1"), (plain, "")):
+            self.label(name)
+            for value, address, nbytes in stores:
+                self.lines.append(f"  store {value}, ptr {address}, align {nbytes if mark else 1}{mark}")
+            self.lines.append(f"  br label %{done}")
+        self.label(done)
 
     def across(self, node: Node, kind: str) -> str:
         """The lanes of a vector combined by halves, always in the same order."""
@@ -841,6 +887,11 @@ class _Writer:
         up = self.fresh(f"zext {flag} {self.fresh(f'fcmp ogt {kind} {back}, {plain}')} to {word}")
         lost = self.fresh(f"zext {flag} {self.fresh(f'fcmp one {kind} {back}, {plain}')} to {word}")
         return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
+
+
+def target_streams(target: Target) -> bool:
+    """Whether a machine has stores past the caches that this knows how to finish."""
+    return "sse2" in target.features
 
 
 def _is_first_alone(mask: Node) -> bool:

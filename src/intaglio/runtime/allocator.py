@@ -10,10 +10,11 @@ from typing import Final
 from intaglio.core.errors import DeviceError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
-from intaglio.runtime.pages import anonymous
+from intaglio.runtime.pages import anonymous, enlarge
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
+HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be touched first, and to be found again
 KEPT: Final = 1 << 29  # bytes of freed memory kept for reuse
 
 
@@ -103,7 +104,10 @@ def _take(capacity: int) -> tuple[object, int]:
     """Fresh memory: (what keeps it alive, its address)."""
     try:
         if capacity >= LARGE:
-            return anonymous(capacity)
+            pages, address = anonymous(capacity)
+            if capacity >= HUGE:
+                enlarge(pages)
+            return pages, address
         raw = ctypes.create_string_buffer(capacity + ALIGNMENT)
     except (OSError, MemoryError, ValueError, OverflowError) as error:
         raise DeviceError(f"allocate: the system has no {capacity} bytes; {error}. Free some tensors?") from error

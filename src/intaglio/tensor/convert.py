@@ -111,11 +111,18 @@ def _shared(self: Tensor) -> np.ndarray[Any, Any]:
         pin(storage)
         if storage.ref is None:
             raise InternalError("numpy: the tensor has no bytes")
-        memory = np.asarray(engine.buffer_of(storage.ref))
-    array: np.ndarray[Any, Any] = np.ndarray(view.shape, view.dtype.numpy, memory, view.offset, view.strides)
+        array = on_memory(storage.ref, view)
     if view.has_internal_overlap():
         array.flags.writeable = False
     return array
+
+
+def on_memory(ref: BufferRef, view: View) -> np.ndarray[Any, Any]:
+    """The elements of a view of a buffer's bytes, in place."""
+    if not view.size:
+        return np.empty(view.shape, view.dtype.numpy)
+    memory = np.asarray(engine.buffer_of(ref))
+    return np.ndarray(view.shape, view.dtype.numpy, memory, view.offset, view.strides)
 
 
 def tolist(self: Tensor) -> Any:

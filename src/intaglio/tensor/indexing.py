@@ -196,9 +196,12 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
     known = index._host()
     lowest = -n if wraps else 0
     if known is not None:
-        if known.size and (known.min() < lowest or known.max() >= n):
+        low, high = _extremes(known)
+        if low < lowest or high >= n:
             bad = known[(known < lowest) | (known >= n)].reshape(-1)[0]
             raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
+        if low >= 0:
+            return index if index.dtype is dtypes.int64 else index.cast(dtypes.int64)
         whole = known.astype(np.int64)
         return index.__class__(np.where(whole < 0, whole + n, whole), device=index._near)
     value = index._value()
@@ -211,6 +214,17 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
     made = index.__class__._from_node(wrapped_node, index._device)
     index._remember_check(wrapped_node, bad_node, node, n, axis, user_site(), name)
     return made.realize() if n == 0 else made  # into an axis of size 0 nothing goes that would check them
+
+
+def _extremes(known: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """(the lowest, the highest) of positions; the lowest is 0 where none is negative."""
+    if not known.size:
+        return 0, -1
+    if known.dtype.kind == "i" and known.flags.c_contiguous:  # as unsigned, negative ones are higher than all others
+        high = int(known.view(f"u{known.dtype.itemsize}").max())
+        if high < 1 << (8 * known.dtype.itemsize - 1):
+            return 0, high
+    return min(int(known.min()), 0), int(known.max())
 
 
 def nonzero_of(mask: Tensor) -> list[Tensor]:

@@ -100,11 +100,11 @@ class Tensor(TensorBase):
         return super()._place()
 
     def _host(self) -> np.ndarray[Any, Any] | None:
-        """The values where they are known without computing (host data not yet written over), else None."""
+        """The values where they are known without computing (no write is pending), else None: to be read at once."""
         storage = self._storage
-        if storage is None or storage.log or storage.ref is None or waits_for(storage.ref) or self.numel() > 1 << 20:
+        if storage is None or storage.log or storage.ref is None or waits_for(storage.ref):
             return None
-        return convert.numpy(self)
+        return convert.on_memory(storage.ref, self._place()[1])
 
     def _remember_check(
         self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None, name: str

@@ -90,8 +90,9 @@ class _Machine:
                 case "if":
                     if not self.value(node.src[0]):
                         place = ends[place]
+                        self.finish(code[place], [self.value(s) for s in node.src[1:]])
                 case "end_if":
-                    pass
+                    self.finish(node, [self.value(s) for s in node.src[1:]])
                 case "store":
                     self.store(node)
                 case _:
@@ -99,7 +100,7 @@ class _Machine:
             place += 1
 
     def finish(self, end: Node, values: list[Value]) -> None:
-        """Keep the carried values of a loop that is over."""
+        """Keep the values of a loop or condition that is over."""
         self.carried[end] = values
 
     def whole(self, node: Node) -> int:

@@ -18,6 +18,7 @@ from intaglio.ops.elementwise import (
     MUL,
     Elementwise,
     Mul,
+    Rarely,
     add,
     and_,
     floor_div,
@@ -25,6 +26,7 @@ from intaglio.ops.elementwise import (
     lt,
     minimum,
     mul,
+    or_,
     where,
 )
 from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
@@ -208,13 +210,17 @@ class Emitter:
 
     def store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
         """Store one instance of a value, masked by the loop's tail."""
+        self.effect(self.storing(pointer, place, value, instance))
+
+    def storing(self, pointer: Node, place: Node, value: Node, instance: Instance) -> Node:
+        """The store of one instance of a value, all it needs being written."""
         index, along = self.address(place, instance)
         v = along if along is not None else self.vector(self.mask(place))
         lanes = self.bound[v].lanes if v is not None else 0
         if lanes and not value.shape:
             value = self.put(len(self.frames) - 1, expand(value, (lanes,)))
         tail = self.tail(v, instance) if v is not None else None
-        self.effect(make(STORE, pointer, index, value, *(() if tail is None else (tail,))))
+        return make(STORE, pointer, index, value, *(() if tail is None else (tail,)))
 
     # -- values
 
@@ -228,9 +234,11 @@ class Emitter:
         order = self._orders.get(roots)
         if order is None:
             self.mask(root)  # of all nodes below at once
-            order = self._orders[roots] = toposort(roots, enter=lambda n: not isinstance(n.op, (Fold, Load)))
+            order = self._orders[roots] = usual(roots, enter=lambda n: not isinstance(n.op, (Fold, Load)))
         values = [root] * len(instances)
         for node in order:
+            if isinstance(node.op, Rarely):
+                self._rarely(node, instances)
             values = [self._one(node, instance) for instance in instances]
         return values
 
@@ -238,23 +246,34 @@ class Emitter:
         """A value that has been computed."""
         if isinstance(node.op, (Const, Arg, Param, Local)):
             return node
+        found = self._found(node, instance)
+        if found is None:
+            raise InternalError(f"lower: {node.op.name} is used before it is computed")
+        return found
+
+    def _found(self, node: Node, instance: Instance) -> Node | None:
+        """A value if it has been computed: in a frame between the outermost that may have it and this condition's."""
         mask = self.mask(node)
         key = (node, self._key(mask, instance))
-        found = self.frames[self._outermost(mask)].memo.get(key)
-        return self.frames[self.level(mask)].memo[key] if found is None else found
+        outermost = self._outermost(mask)
+        for frame in self.frames[outermost : max(outermost, self.guard) + 1]:
+            found = frame.memo.get(key)
+            if found is not None:
+                return found
+        return None
 
     def _one(self, node: Node, instance: Instance) -> Node:
         """Have one node computed, its inputs being known."""
         op = node.op
         if isinstance(op, (Const, Arg, Param, Local)):
             return node
+        found = self._found(node, instance)
+        if found is not None:
+            return found
         mask = self.mask(node)
         level = self.level(mask)
         key = (node, self._key(mask, instance))
         frame = self.frames[level]
-        found = self.frames[self._outermost(mask)].memo.get(key) or frame.memo.get(key)
-        if found is not None:
-            return found
         match op:
             case Range():
                 value = self._range(node, instance)
@@ -271,6 +290,36 @@ class Emitter:
                 raise InternalError(f"lower: {op.name} in a scalar expression")
         frame.memo[key] = value
         return value
+
+    def _rarely(self, node: Node, instances: list[Instance]) -> None:
+        """Have a value computed, what is rare of it under one condition for all of the instances."""
+        missing = {self._key(self.mask(node), i): i for i in instances if self._found(node, i) is None}
+        if not missing:
+            return
+        mask = self.mask(node)
+        level = self.level(mask)
+        condition, x, y = node.src
+        frames, self.frames = self.frames, self.frames[: level + 1]
+        conditions = [self._known(condition, i) for i in missing.values()]
+        some = conditions[0]
+        for other in conditions[1:]:
+            some = self.put(level, or_(some, other))
+        if some.shape:
+            some = self.put(level, make(Across("max"), some))
+        self.frames.append(Frame())
+        around, self.guard = self.guard, level + 1
+        values = self.emit_all(x, list(missing.values()))
+        usually = [self._known(y, i) for i in missing.values()]
+        chosen = [self.put(level + 1, where(*choice)) for choice in zip(conditions, values, usually, strict=True)]
+        self.guard = around
+        code = self.frames.pop().code
+        usually = [_splat(self, level, u, c.shape if not u.shape else ()) for u, c in zip(usually, chosen, strict=True)]
+        start = make(If(next(self._numbers)), some, *usually)
+        end = make(END_IF, start, *chosen)
+        frame = self.frames[level]
+        frame.code += [start, *code, end]
+        frame.memo.update({(node, key): make(FinalValue(k), end) for k, key in enumerate(missing)})
+        self.frames = frames
 
     def _range(self, r: Node, instance: Instance) -> Node:
         """The value of a range: a counter, or a vector of neighbours."""
@@ -639,10 +688,26 @@ class Emitter:
     def lanes_of(self, body: Node) -> int:
         """How many lanes suit the widest number in an expression (indices apart)."""
         widest = 1
-        for node in toposort((body,), enter=lambda n: not isinstance(n.op, (Load, Range))):
+        for node in usual((body,), enter=lambda n: not isinstance(n.op, (Load, Range))):
             if not isinstance(node.op, Range) and not (node.dtype is dtypes.int64 and isinstance(node.op, Const)):
                 widest = max(widest, node.dtype.itemsize)
         return max(1, self.target.vector_bytes // widest)
+
+
+def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True) -> list[Node]:
+    """Every node that the roots usually need, inputs before users; `enter` says whether to go into one's inputs."""
+    order: dict[Node, None] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order[node] = None
+        elif node not in order:
+            stack.append((node, True))
+            if enter(node):
+                needed = (node.src[0], node.src[2]) if isinstance(node.op, Rarely) else node.src
+                stack.extend((s, False) for s in reversed(needed) if s not in order)
+    return list(order)
 
 
 def _splat(emitter: Emitter, level: int, value: Node, shape: tuple[int, ...]) -> Node:

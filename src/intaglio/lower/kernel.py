@@ -14,7 +14,7 @@ from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
+from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
@@ -28,7 +28,7 @@ from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape, expand
 from intaglio.ops.reduce import Fold, Scan
-from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
+from intaglio.ops.transcendental import FORMS as _FORMS  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
 
@@ -451,8 +451,13 @@ class _Kernel:
 
         def finish(instances: list[Instance], _: int) -> None:
             for place in places:
-                for instance, value in zip(instances, self.emitter.emit_all(place.value, instances), strict=True):
-                    self.emitter.store(place.pointer, place.index, value, instance)
+                values = self.emitter.emit_all(place.value, instances)
+                stores = [
+                    self.emitter.storing(place.pointer, place.index, value, instance)
+                    for instance, value in zip(instances, values, strict=True)
+                ]
+                for node in stores:
+                    self.emitter.effect(node)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -624,9 +629,9 @@ class _Kernel:
         far = work * places[0].value.dtype.itemsize > 2 * self.target.level2
         if rows and far and size < SHORT and len(places) == 1:
             return self.target.vector_registers // 2
-        if size < LONG:
-            return UNROLL
-        return 2 * UNROLL if size < LONGEST and work >= MANY else 1  # steps of one vector wait for each other
+        if work < MANY:
+            return UNROLL if len(toposort([p.value for p in places])) < LONG else 1
+        return UNROLL if size < LONG else 2 * UNROLL if size < LONGEST else 1  # steps of one vector wait for each other
 
     # -- choices
 
@@ -794,8 +799,8 @@ def _fold_size(value: Node, index: Index) -> int:
 
 
 def _node_count(places: list[Place]) -> int:
-    """How many nodes the values of a nest have."""
-    return len(toposort([p.value for p in places]))
+    """How many nodes the values of a nest usually need."""
+    return len(usual([p.value for p in places]))
 
 
 def _work(node: Node) -> int:

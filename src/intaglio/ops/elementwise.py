@@ -430,6 +430,12 @@ class Where(Elementwise):
         return None, where(condition, ct, none), where(condition, none, ct)
 
 
+class Rarely(Where):
+    """x where the condition holds, which is rare, else y: what only x needs runs only if some lane asks for it."""
+
+    name: ClassVar[str] = "rarely"
+
+
 class Fma(Elementwise):
     """x * y + z rounded once (twice on hosts without the instruction)."""
 
@@ -465,6 +471,18 @@ class CopySign(Binary):
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
         one = const(x.dtype, 1)
         return mul(ct, mul(copysign(one, x), copysign(one, y))), None  # not of x * y: 0 * inf has no sign
+
+
+class Ldexp(Binary):
+    """x * 2 ** n of float32, rounded once, for |x| < 2 and a whole n in [-300, 300]."""
+
+    name: ClassVar[str] = "ldexp"
+
+    def evaluate(self, x: Number, n: Number) -> Number:
+        return math.ldexp(x, int(n)) if n == n else n
+
+    def vjp(self, ct: Node, out: Node, x: Node, n: Node) -> Gradients:
+        return ldexp(ct, n), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -769,6 +787,7 @@ DETACH = Detach()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
+RARELY, LDEXP = Rarely(), Ldexp()
 EXP, EXP2, EXPM1, LOG, LOG2, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log1p()
 SIN, COS, TAN, ASIN, ACOS, ATAN = Sin(), Cos(), Tan(), Asin(), Acos(), Atan()
 SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF = Sinh(), Cosh(), Tanh(), Asinh(), Acosh(), Atanh(), Erf()
@@ -930,6 +949,11 @@ def where(condition: Node, x: Node, y: Node) -> Node:
     return make(WHERE, condition, x, y)
 
 
+def rarely(condition: Node, x: Node, y: Node) -> Node:
+    """x where the condition holds, else y; x is not computed where no lane asks for it."""
+    return make(RARELY, condition, x, y)
+
+
 def fma(x: Node, y: Node, z: Node) -> Node:
     """x * y + z."""
     return make(FMA, x, y, z)
@@ -938,6 +962,11 @@ def fma(x: Node, y: Node, z: Node) -> Node:
 def copysign(x: Node, y: Node) -> Node:
     """|x| with the sign of y."""
     return make(COPYSIGN, x, y)
+
+
+def ldexp(x: Node, n: Node) -> Node:
+    """x * 2 ** n, for |x| < 2 and a whole n."""
+    return make(LDEXP, x, n)
 
 
 def exp(x: Node) -> Node:

@@ -153,7 +153,7 @@ class EndLoop(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Final(Op):
-    """The k-th carried value after the loop (the init if it ran zero times). src: (end_loop,)."""
+    """The k-th value after a loop (the init if it ran zero times), or after an If. src: (end_loop or end_if,)."""
 
     k: int
     name: ClassVar[str] = "final"
@@ -178,14 +178,14 @@ class Interleave(Op):
 
 @dataclass(frozen=True, slots=True)
 class If(Statement):
-    """The start of instructions that run only where a scalar bool holds. src: (condition,)."""
+    """The start of instructions that run only where a scalar bool holds. src: (condition, value otherwise, ...)."""
 
     uid: int
     name: ClassVar[str] = "if"
 
 
 class EndIf(Statement):
-    """The end of an If. src: (if,)."""
+    """The end of an If. src: (if, value, ...): what `Final` names after it where the condition held."""
 
     name: ClassVar[str] = "end_if"
 

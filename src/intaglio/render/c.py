@@ -218,9 +218,18 @@ class _Writer:
                 self.depth -= 1
                 self.say("}")
             case If():
-                self.say(f"if ({self.value(node.src[0])}) {{")
+                self.carried[node] = []
+                for otherwise in node.src[1:]:
+                    name = self.fresh("v")
+                    self.carried[node].append(name)
+                    self.say(f"{self.type(otherwise.dtype)} {name} = {self.bare(otherwise)};")
+                self.say(f"if ({self.bare(node.src[0])}) {{")
                 self.depth += 1
             case EndIf():
+                start, *values = node.src
+                self.carried[node] = self.carried[start]
+                for name, value in zip(self.carried[start], values, strict=True):
+                    self.say(f"{name} = {self.bare(value)};")
                 self.depth -= 1
                 self.say("}")
             case Store():
@@ -307,5 +316,7 @@ class _Writer:
             return f"(!{x[0]})" if source.is_bool else f"(~{x[0]})"
         if name == "abs" and not source.is_float:
             return f"({x[0]} < 0 ? -{x[0]} : {x[0]})"
+        if name == "ldexp":
+            return f"ldexpf({x[0]}, (int){x[1]})"
         suffix = "f" if source is dtypes.float32 else ""
         return f"{CALLS.get(name, name)}{suffix}({', '.join(x)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from intaglio.engine.devices import load
 from intaglio.ir.node import walk
 from intaglio.ops.memory import Buffer, BufferRef, Window
 from intaglio.schedule.alias import order
+from intaglio.schedule.chains import Chain, chained
 from intaglio.schedule.fuse import is_product, split, together, used
 from intaglio.schedule.kernels import Copy, PlannedKernel, build, sized
 from intaglio.schedule.program import CopyTo, Hole, Repeat, Write
@@ -208,8 +210,10 @@ def _plan(program: Program, *, nominal: bool) -> Plan:
     if nominal:
         _no_products(statements)
     kernels: list[PlannedKernel | Copy] = []
-    for group in together(statements):
-        copy = _copy(group[0])
+    private = ordered.fresh - set(renamed.values())
+    parts: list[list[Statement] | Chain] = [statements] if nominal else chained(statements, private)
+    for group in itertools.chain.from_iterable([p] if isinstance(p, Chain) else together(p) for p in parts):
+        copy = None if isinstance(group, Chain) else _copy(group[0])
         if copy is not None:
             kernels.append(copy)
         else:

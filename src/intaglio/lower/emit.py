@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, make, toposort
+from intaglio.ir.node import Node, make, toposort, walk
 from intaglio.lower.index import Index, Terms, number
 from intaglio.ops.elementwise import (
     ADD,
@@ -17,7 +17,11 @@ from intaglio.ops.elementwise import (
     MINIMUM,
     MUL,
     Elementwise,
+    Eq,
+    Le,
+    Lt,
     Mul,
+    Ne,
     Rarely,
     add,
     and_,
@@ -79,6 +83,16 @@ class Binding:
     bound: Node | None = None  # lanes at or past it are masked
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where along a range a value is simpler: before `low`, and from `high` on. Both are multiples of whole blocks."""
+
+    low: Node
+    high: Node
+    before: Node
+    beyond: Node
+
+
 class Emitter:
     """Writes the instructions of one kernel."""
 
@@ -93,6 +107,8 @@ class Emitter:
         self.pinned: int = 0  # ranges that a load of written memory depends on
         self.flops: int = 0
         self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, where it is kept)
+        self.stops: Final[dict[Node, Node]] = {}  # range of a sum -> where it may stop: what comes after adds nothing
+        self.cuts: Final[dict[Node, Cut]] = {}  # range of a fold -> where its body is simpler
         self._numbers: Final = itertools.count()
         self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
 
@@ -470,7 +486,7 @@ class Emitter:
         r = ranges[0]
         return self.loop(
             number(0),
-            r.src[0],
+            self.stops.get(r, r.src[0]),
             1,
             inits,
             lambda _, carried: self._fold_loops(kind, body, ranges[1:], instances, carried),
@@ -561,7 +577,15 @@ class Emitter:
                 span *= BLOCK
         if whole:
             take = self._taking(kind, body, v, count, instances)
-            accumulators = self._levels(spans, number(0), number(whole), step, accumulators, take, bind)
+            cut = self.cuts.get(v)
+            if cut is None:
+                accumulators = self._levels(spans, number(0), number(whole), step, accumulators, take, bind)
+            else:
+                before, beyond = (self._taking(kind, b, v, count, instances) for b in (cut.before, cut.beyond))
+                low, high = (self.put(len(self.frames) - 1, minimum(n, number(whole))) for n in (cut.low, cut.high))
+                accumulators = self._levels(spans, number(0), low, step, accumulators, before, bind)
+                accumulators = self._levels(spans, low, high, step, accumulators, take, bind)
+                accumulators = self._levels(spans, high, number(whole), step, accumulators, beyond, bind)
         left = extent - whole
         if left:
             vectors = -(-left // lanes)
@@ -686,9 +710,9 @@ class Emitter:
         return best[1] if best[0] > 0 or not loads or long else None
 
     def lanes_of(self, body: Node) -> int:
-        """How many lanes suit the widest number in an expression (indices apart)."""
+        """How many lanes suit the widest number in an expression (indices and their comparisons apart)."""
         widest = 1
-        for node in usual((body,), enter=lambda n: not isinstance(n.op, (Load, Range))):
+        for node in usual((body,), enter=lambda n: not isinstance(n.op, (Load, Range)) and not _compares_places(n)):
             if not isinstance(node.op, Range) and not (node.dtype is dtypes.int64 and isinstance(node.op, Const)):
                 widest = max(widest, node.dtype.itemsize)
         return max(1, self.target.vector_bytes // widest)
@@ -708,6 +732,13 @@ def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True)
                 needed = (node.src[0], node.src[2]) if isinstance(node.op, Rarely) else node.src
                 stack.extend((s, False) for s in reversed(needed) if s not in order)
     return list(order)
+
+
+def _compares_places(node: Node) -> bool:
+    """Whether a node compares integers that follow from ranges alone."""
+    if not isinstance(node.op, (Lt, Le, Eq, Ne)) or node.src[0].dtype is not dtypes.int64:
+        return False
+    return all(isinstance(n.op, (Const, Arg, Range, Elementwise)) for n in walk(node.src))
 
 
 def _splat(emitter: Emitter, level: int, value: Node, shape: tuple[int, ...]) -> Node:

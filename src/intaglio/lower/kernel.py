@@ -13,6 +13,7 @@ from intaglio.core.errors import InternalError
 from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
+from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity, usual
 from intaglio.lower.index import Index, number
@@ -24,7 +25,7 @@ from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.stream import Stream, streamed
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
-from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
+from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape, expand
 from intaglio.ops.reduce import Fold, Scan
@@ -92,7 +93,9 @@ class _Kernel:
         self.loops: Final = Loops(self.emitter)
         self.axes: Final = itertools.count()
         self.written: Final = {
-            _group(n.src[0]) for n in walk((ast,)) if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2
+            _group(n.src[0])
+            for n in walk((ast,))
+            if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2 and not isinstance(n.src[0].src[0].op, Local)
         }
         self.statement: int = 0
         self.work: int = 1
@@ -101,18 +104,20 @@ class _Kernel:
         self.sizes: list[int] = []
         self.alone: Final = _only_stored(self.ast)
         self.past: Final[set[int]] = set()
+        self.over: Final[dict[Node, Node]] = {}  # scratch -> that whose bytes it takes
 
     def run(self) -> Lowered:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, StoreAt)) and not self.index.sized
+        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, StoreAt, Rows)) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
         name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
             f"_n{len(statements)}" if len(statements) > 1 else ""
         )
-        linear = make(Linear(name, tuple(sorted(self.past))), *self.emitter.frames[0].code)
+        code = self.emitter.frames[0].code
+        linear = make(Linear(name, tuple(sorted(self.past))), *(substitute(code, self.over) if self.over else code))
         flops = sum(_work(n) for n in walk(statements) if not n.op.__class__.__name__.startswith("For"))
         return Lowered(linear, name, self.loops.chunks, self.loops.chunks > 1, flops)
 
@@ -156,6 +161,8 @@ class _Kernel:
                 self._store_at(node, combine, split=split)
             case For():
                 self._for(node)
+            case Rows(lead=lead):
+                self._rows(node.src, lead, split=split)
             case Switch():
                 self._switch(node)
             case Block() | Sink():
@@ -315,6 +322,60 @@ class _Kernel:
 
         self.loops.nest([r for r in around if r is not v], innermost)
         emitter.pinned &= ~emitter.bit(along)
+
+    def _rows(self, stores: Sequence[Node], lead: int, *, split: bool) -> None:
+        """Stores that run together for some rows at a time, with scratch for those rows only."""
+        self.kind = "b"
+        *sheets, rows = stores[-1].src[0].shape[:lead]
+        inner = [s.src[0].shape[lead:] for s in stores]
+        lines = [math.prod(n) * s.src[0].dtype.itemsize for n, s in zip(inner, stores[:-1], strict=False)]
+        self.sizes.extend([*sheets, rows, *(n for shape in inner for n in shape)])
+        height = block_rows(rows, sum(lines), self.target.level2)
+        members, places = self._members(stores, sheets, rows, height, inner)
+        over = written_over(members, places[-1], self.index)
+        height = block_rows(rows, sum(lines) - sum(lines[k] for k in over), self.target.level2)
+        members, (sheet, first, row) = self._members(stores, sheets, rows, height, inner)
+        self.over.update((members[a].place.pointer, members[b].place.pointer) for a, b in over.items())
+        Blocks(
+            self.loops,
+            self.axes,
+            members,
+            sheet=sheet,
+            first=first,
+            row=row,
+            rows=rows,
+            nest=lambda places, ranges: self._nest(places, ranges, split=False),
+            column=self._vector_range,
+        ).run(split=split)
+
+    def _members(
+        self, stores: Sequence[Node], sheets: list[int], rows: int, height: int, inner: list[tuple[int, ...]]
+    ) -> tuple[list[Member], tuple[Node, Node, Node]]:
+        """Stores that run together, with scratch for a block of rows; and the ranges: sheets, first rows, rows."""
+        scalar = self._scalarize()
+        sheet, first, row = (scalar.range(n) for n in (math.prod(sheets), rows - height + 1, height))
+        own = *self.index.unflatten(sheet, tuple(sheets)), self.index.add(first, row)
+        starts = *own[:-1], first
+        scratch: dict[Node, tuple[Node, Node, int]] = {}  # by what is of all rows: that of some, its first place, epoch
+        members: list[Member] = []
+        for store, shape in zip(stores, inner, strict=True):
+            rest = [scalar.range(n) if n != 1 else number(0) for n in shape]
+            window = store.src[0]
+            pointer, index = self._target(window, (*own, *rest), scalar)
+            value = self._decomposed(scalar.at(store.src[1], (*own, *rest)))
+            loads = [n for n in walk((value,)) if isinstance(n.op, Load) and n.src[0] in scratch]
+            (value,) = substitute((value,), {n: self._in_scratch(n, *scratch[n.src[0]]) for n in loads})
+            if isinstance(pointer.op, Local):
+                _, base = self._target(window, (*starts, *(number(0) for _ in rest)), scalar)
+                held = make(Local(next(self.axes), pointer.op.of, height * math.prod(shape)))
+                scratch[pointer] = held, base, 1 + len(members)
+                pointer, index = held, self.index.sum([(index, 1), (base, -1)])
+            members.append(Member(Place(pointer, index, value), [r for r in rest if isinstance(r.op, Range)]))
+        return members, (sheet, first, row)
+
+    def _in_scratch(self, node: Node, held: Node, base: Node, epoch: int) -> Node:
+        """A load of what is known of all rows, from where it is kept of some."""
+        return load(held, self.index.sum([(node.src[1], 1), (base, -1)]), *node.src[2:], epoch=epoch)
 
     # -- stores
 

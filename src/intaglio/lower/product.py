@@ -147,8 +147,39 @@ class Product:
         self.pack: _Pack | None = None
         self.apart: _Epilogue | None = None
 
-    def run(self, ranges: list[Node], *, split: bool) -> None:
-        """Write the loops; `split`: the kernel is this product alone."""
+    def copy_ahead(self) -> bool:
+        """Copy all columns that lie apart, if scratch holds them: for all of the blocks of rows that come after.
+
+        Then `run_copied` writes the rest; else `run` does all.
+        """
+        along = self._turned()
+        pack = None if along is None else self._packed([], along, whole=True)
+        if pack is None or pack.turn is None:
+            return False
+        turn = pack.turn
+
+        def copies(_: Node, carried: list[Node]) -> list[Node]:
+            body = self._in_panel(lambda instances, _: self._turn_in(pack, turn, instances))
+            self.loops.vectors(self.column, self.lanes, self.vectors, body)
+            return carried
+
+        self.loops.nest([r for r in pack.ranges if r is not turn.along], copies)
+        self._take_from(pack)
+        return True
+
+    def run_copied(self, stop: Node | None) -> None:
+        """Write the loops of a product whose columns have been copied, of those before `stop` if there is one."""
+        if stop is not None:
+            self.column_chunk = number(0), stop
+        self._rows(lambda tile: self._columns([], tile))
+
+    def _take_from(self, pack: _Pack) -> None:
+        """Take the columns from where they are copied to."""
+        value = substitute((self.place.value,), {pack.factor: load(pack.scratch, pack.index)})[0]
+        self.place = Place(self.place.pointer, self.place.index, value)
+
+    def run(self, ranges: list[Node], *, split: bool, stop: Node | None = None) -> None:
+        """Write the loops; `split`: the kernel is this product alone; `stop`: of the columns before it."""
         others = [r for r in ranges if r is not self.row and r is not self.column]
         along = self._turned()
         wide = [r for r in others if along is None and not self._rows_know(r)]
@@ -156,9 +187,10 @@ class Product:
         if along is not None or (split and not wide):
             self.pack = self._packed(sheets, along)
         if self.pack is not None:
-            value = substitute((self.place.value,), {self.pack.factor: load(self.pack.scratch, self.pack.index)})[0]
-            self.place = Place(self.place.pointer, self.place.index, value)
+            self._take_from(self.pack)
         self.apart = self._epilogue()
+        if stop is not None:
+            self.column_chunk = number(0), stop
         bounds = self._share(sheets, wide) if split else (None, None)
 
         def sheet(_: Node, carried: list[Node]) -> list[Node]:
@@ -205,8 +237,12 @@ class Product:
             return None
         return turned_range(self.emitter, self._column_factor(), self.column, list(self.folds[0].src[1:]))
 
-    def _packed(self, sheets: list[Node], along: Node | None) -> _Pack | None:
-        """Columns in scratch, if they lie apart, or if they are many for the second cache and used by many rows."""
+    def _packed(self, sheets: list[Node], along: Node | None, *, whole: bool = False) -> _Pack | None:
+        """Columns in scratch, if they lie apart, or if they are many for the second cache and used by many rows.
+
+        Args:
+            whole: Whether all columns are there at once.
+        """
         if len(self.folds) != 1:
             return None
         (fold,) = self.folds
@@ -224,8 +260,12 @@ class Product:
         columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
         share = max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))  # for threads to share
         columns = max(self.panel, min(columns, -(-share // self.panel) * self.panel))
+        if whole:
+            columns = self.whole_columns + self.panel
+            if columns * line > PACK:
+                return None
         scratch = make(Local(next(self.axes), factor.dtype, self.depth * columns))
-        parts = [(self.column, 1), (self.corner, self.depth - 1), (self.block, -self.depth)]
+        parts = [(self.column, 1), (self.corner, self.depth - 1), *([] if whole else [(self.block, -self.depth)])]
         step = self.panel
         for r in reversed(fold.src[1:]):
             parts.append((r, step))
@@ -294,7 +334,7 @@ class Product:
 
         def copy(instances: list[Instance], _: int) -> None:
             if turn is not None:
-                self._turn_in(turn, instances)
+                self._turn_in(pack, turn, instances)
                 return
             for instance in instances:
                 emitter.store(pack.scratch, pack.index, emitter.emit(pack.factor, instance), instance)
@@ -325,7 +365,7 @@ class Product:
         if self.whole_columns < self.width:
             emitter.when(emitter.put(level, lt(number(self.whole_columns), end)), rest)
 
-    def _turn_in(self, turn: _Turn, instances: list[Instance]) -> None:
+    def _turn_in(self, pack: _Pack, turn: _Turn, instances: list[Instance]) -> None:
         """Copy the columns of one panel that lie apart: as many as there are lanes at once."""
         emitter, lanes = self.emitter, self.lanes
         binding = emitter.bound[self.column]
@@ -335,14 +375,13 @@ class Product:
             first = emitter.first(binding, u)
 
             def run(_: Node, carried: list[Node], count: int = count) -> list[Node]:
-                self.loops.vectors(turn.along, lanes, 1, lambda _, __: self._turn_block(turn, count))
+                self.loops.vectors(turn.along, lanes, 1, lambda _, __: self._turn_block(pack, turn, count))
                 return carried
 
             emitter.loop(first, first, lanes, (), run, lambda f, c, n=count: (turn.column, Binding(f, c, n)), once=True)
 
-    def _turn_block(self, turn: _Turn, count: int) -> None:
+    def _turn_block(self, pack: _Pack, turn: _Turn, count: int) -> None:
         """A vector of each of some columns, turned and stored line by line."""
-        assert self.pack is not None
         emitter = self.emitter
         level = len(emitter.frames) - 1
         binding = emitter.bound[turn.along]
@@ -354,7 +393,7 @@ class Product:
         emitter.bound[turn.line] = Binding(binding.frame, binding.base, lines)
         for k, vector in enumerate(transposed(emitter, level, read)[:lines]):
             place, _ = emitter.address(turn.index, {turn.line: k})
-            emitter.effect(make(STORE, self.pack.scratch, place, vector))
+            emitter.effect(make(STORE, pack.scratch, place, vector))
         del emitter.bound[turn.line]
 
     def _columns(self, wide: list[Node], tile: Body) -> None:

@@ -50,6 +50,18 @@ class For(Statement):
     name: ClassVar[str] = "for"
 
 
+@dataclass(frozen=True, slots=True)
+class Rows(Statement):
+    """Stores that share the loops over their first `lead` axes, run for some rows of the last of those at a time.
+
+    KERNEL level: src (store, ...). Windows on a Local are of what only these stores read, at their own rows: no more
+    of it is ever held than the rows at hand.
+    """
+
+    lead: int
+    name: ClassVar[str] = "rows"
+
+
 class Switch(Statement):
     """One of several blocks, by number. src: (selector int64 scalar, block, ...)."""
 

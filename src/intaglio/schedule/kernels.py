@@ -11,9 +11,10 @@ from intaglio.core.size import NOMINAL, varies
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
-from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
-from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, const, iota, window
+from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, Rows, StoreAt, sink, store
+from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Local, Param, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
+from intaglio.schedule.chains import Chain
 from intaglio.schedule.program import Hole, Repeat, Statement, Write, turns_of
 
 PLAIN: Final = (0, 1, -1, 2, 0.5)  # literals that stay in the text: they simplify
@@ -63,9 +64,9 @@ class Copy:
         return [self.source, self.target]
 
 
-def build(statements: list[Statement]) -> PlannedKernel:
+def build(statements: list[Statement] | Chain) -> PlannedKernel:
     """Statements that share a kernel, as that kernel."""
-    return _Builder().build(statements)
+    return _Builder().chain(statements) if isinstance(statements, Chain) else _Builder().build(statements)
 
 
 def sized(kernel: PlannedKernel) -> PlannedKernel:
@@ -95,6 +96,7 @@ class _Builder:
         self.slots: Final[list[Slot]] = []
         self.params: Final[dict[tuple[BufferRef, DType, int], Node]] = {}
         self.groups: Final[dict[BufferRef, int]] = {}
+        self.scratch: Final[dict[BufferRef, Node]] = {}  # what takes the place of buffers that only a chain knows
         self.done: Final[dict[Node, Node]] = {}
         self.names: Final[dict[str, None]] = {}
         self.fixed: Final[set[Node]] = set()  # byte offsets of sequential loops: their steps stay in the text
@@ -109,6 +111,14 @@ class _Builder:
         first = statements[0]
         ref = first.arms[0][0].ref if isinstance(first, Repeat) else first.ref
         return PlannedKernel(sink(*nodes), tuple(self.slots), ref.device, tuple(self.names), self.nbytes)
+
+    def chain(self, chain: Chain) -> PlannedKernel:
+        """The kernel of writes that run together for some rows at a time."""
+        *makers, last = chain.writes
+        for uid, write in enumerate(makers):
+            self.scratch[write.ref] = make(Local(uid, write.view.dtype, write.value.size))
+        rows = make(Rows(chain.lead), *(self.write(w) for w in chain.writes))
+        return PlannedKernel(sink(rows), tuple(self.slots), last.ref.device, tuple(self.names), self.nbytes)
 
     def param(self, ref: BufferRef, dtype: DType, shift: int) -> Node:
         """The pointer argument for a buffer seen as a dtype, from a byte that its elements are aligned with."""
@@ -132,6 +142,8 @@ class _Builder:
         if _is_crooked(view):
             raise InternalError("schedule: the strides of a kernel's window must be multiples of its item size")
         strides = tuple(s if n > 1 else 0 for s, n in zip(view.strides, view.shape, strict=True))
+        if ref in self.scratch:
+            return window(View(view.dtype, view.shape, strides, view.offset), self.scratch[ref])
         pointer = self.param(ref, view.dtype, shift)
         start = view.offset - shift
         fixed = View(view.dtype, view.shape, strides, 0)
@@ -160,7 +172,8 @@ class _Builder:
                         done[node] = _from_bytes(self.place(_bytes_of(view), source.ref, offset), view)
                     else:
                         done[node] = self.place(view, source.ref, offset)
-                    self.nbytes += node.nbytes * (self.turns if offset is not None else 1)
+                    if source.ref not in self.scratch:
+                        self.nbytes += node.nbytes * (self.turns if offset is not None else 1)
                 case Range():
                     done[node] = make(
                         Range(1_000_000 + self.counters.setdefault(node, len(self.counters))), node.src[0]
@@ -206,7 +219,8 @@ class _Builder:
             wide = (*value.shape[:rank],) if indices else ()
             indices = tuple(expand(i, wide) if i.shape != wide else i for i in indices)
         target = self.place(view, statement.ref, offset)
-        self.nbytes += value.nbytes * (self.turns if offset is not None else 1)
+        if statement.ref not in self.scratch:
+            self.nbytes += value.nbytes * (self.turns if offset is not None else 1)
         if indices or statement.combine != "set":
             return make(StoreAt(statement.combine), target, value, *indices)
         return store(target, value)

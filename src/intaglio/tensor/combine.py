@@ -198,7 +198,7 @@ def _pad_places(mode: str, n: int, before: int, after: int) -> list[int]:
             return [n - 1 - abs(n - 1 - abs(i)) for i in span]
 
 
-def _below(name: str, self: Tensor, diagonal: int) -> Node:
+def below_diagonal(name: str, self: Tensor, diagonal: int) -> Node:
     """Where column - row <= diagonal, over the last two axes, for a named op."""
     if self.ndim < 2:
         raise ShapeError(f"{name}: there must be two axes; the tensor has shape {self.shape}.")
@@ -213,7 +213,9 @@ def _below(name: str, self: Tensor, diagonal: int) -> Node:
 def tril(self: Tensor, diagonal: int = 0) -> Tensor:
     """The elements on and below a diagonal; zeros above."""
     return self._make(
-        ops.where(_below("tril", self, integer("tril", "the diagonal", diagonal)), self._value(), const(self.dtype, 0)),
+        ops.where(
+            below_diagonal("tril", self, integer("tril", "the diagonal", diagonal)), self._value(), const(self.dtype, 0)
+        ),
         self,
     )
 
@@ -221,7 +223,7 @@ def tril(self: Tensor, diagonal: int = 0) -> Tensor:
 def triu(self: Tensor, diagonal: int = 0) -> Tensor:
     """The elements on and above a diagonal; zeros below."""
     last = integer("triu", "the diagonal", diagonal) - 1
-    return self._make(ops.where(_below("triu", self, last), const(self.dtype, 0), self._value()), self)
+    return self._make(ops.where(below_diagonal("triu", self, last), const(self.dtype, 0), self._value()), self)
 
 
 def diag(self: Tensor, diagonal: int = 0) -> Tensor:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from intaglio.core.dtypes import promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
+from intaglio.tensor.combine import below_diagonal
 from intaglio.tensor.elementwise import copied, tensor_of
-from intaglio.tensor.reduce import mean
+from intaglio.tensor.reduce import HALF, below_top, mean, widened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,18 +220,17 @@ def scaled_dot_product_attention(
         raise ShapeError(
             f"{name}: query, key and value must have two axes or more; {query.shape}, {key.shape}, {value.shape}."
         )
+    dtype = promote(promote(query.dtype, key.dtype), value.dtype)
+    query, key, value = widened(query), widened(key), widened(value)
     scores = (query @ key.transpose(-1, -2)) * (1 / math.sqrt(query.shape[-1]))
     if flag(name, "is_causal", is_causal):
-        keep = (
-            query.__class__.ones(query.shape[-2], key.shape[-2], device=query._device)
-            .tril()
-            .cast(query.__class__.bool_dtype)
-        )
-        scores = keep.where(scores, -math.inf)
+        scores = query._make(below_diagonal(name, scores, 0), query, key).where(scores, -math.inf)
     if mask is not None:
         mask = tensor(name, "the mask", mask)
         scores = mask.where(scores, -math.inf) if mask.dtype.is_bool else scores + mask
-    return scores.softmax(-1) @ value
+    weights = below_top(name, scores, -1).exp()
+    out = (weights @ value) / weights.sum(-1, keepdim=True)
+    return out.cast(dtype) if dtype in HALF else out
 
 
 def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:

@@ -135,7 +135,7 @@ def var(
         (2.0, 1.0)
     """
     x = self if dtype is None else self.cast(dtype)
-    return _narrowed(_variance("var", _widened(x), axis, keepdim, correction, unbiased), x)
+    return _narrowed(_variance("var", widened(x), axis, keepdim, correction, unbiased), x)
 
 
 def std(
@@ -149,7 +149,7 @@ def std(
 ) -> Tensor:
     """The standard deviation along axes: the root of the variance."""
     x = self if dtype is None else self.cast(dtype)
-    return _narrowed(_variance("std", _widened(x), axis, keepdim, correction, unbiased).sqrt(), x)
+    return _narrowed(_variance("std", widened(x), axis, keepdim, correction, unbiased).sqrt(), x)
 
 
 def _variance(name: str, x: Tensor, axis: Axis, keepdim: bool, correction: float, unbiased: bool | None) -> Tensor:
@@ -239,7 +239,7 @@ def _top(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return x._make(ops.detach(reduced("max", x._value(), axes, keepdim=True)))
 
 
-def _widened(self: Tensor) -> Tensor:
+def widened(self: Tensor) -> Tensor:
     """Operands of exponentials: integers as the default float, half precision as float32."""
     if self.dtype in HALF:
         return self.cast(dtypes.float32)
@@ -251,7 +251,7 @@ def _narrowed(out: Tensor, like: Tensor) -> Tensor:
     return out.cast(like.dtype) if like.dtype in HALF else out
 
 
-def _apart(name: str, x: Tensor, axis: int) -> Tensor:
+def below_top(name: str, x: Tensor, axis: int) -> Tensor:
     """x - max along an axis."""
     if x.ndim == 0:
         axis_of(name, axis, 1)
@@ -272,13 +272,13 @@ def softmax(self: Tensor, axis: int = -1) -> Tensor:
         >>> Tensor([0.0, 0.0]).softmax().tolist()
         [0.5, 0.5]
     """
-    e = _apart("softmax", _widened(self), axis).exp()
+    e = below_top("softmax", widened(self), axis).exp()
     return _narrowed(e / _total(e, axis), self)
 
 
 def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
     """The logarithm of the softmax along an axis, safe from overflow."""
-    apart = _apart("log_softmax", _widened(self), axis)
+    apart = below_top("log_softmax", widened(self), axis)
     return _narrowed(apart - _total(apart.exp(), axis).log(), self)
 
 
@@ -293,7 +293,7 @@ def logsumexp(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
         >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
         0.6931
     """
-    x = _widened(self)
+    x = widened(self)
     axes = axes_of("logsumexp", axis, self.ndim)
     top = _top(x, axes)
     safe = top.isfinite().where(top, 0.0)
@@ -317,7 +317,7 @@ def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = F
     if not self.dtype.is_float:
         raise DTypeError(f"norm: the tensor must be of floats; it is {self.dtype.name}. Cast it first?")
     axes = axes_of("norm", dim, self.ndim)
-    x = _widened(self)
+    x = widened(self)
     match power:
         case 0:
             out = sum_((x != 0).cast(x.dtype), axes, keepdim)
@@ -391,5 +391,5 @@ def nanmean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DType
     """
     axes = axes_of("nanmean", axis, self.ndim)
     x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
-    wide = _widened(x)
+    wide = widened(x)
     return _narrowed(nansum(wide, axes, keepdim) / sum_(wide == wide, axes, keepdim), x)

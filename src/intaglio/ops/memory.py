@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import DType, dtypes
@@ -217,7 +218,16 @@ class Local(Op):
 
 def const(dtype: DType, value: int | float | bool) -> Node:
     """A number of a dtype, converted to it (integers wrap, floats round)."""
-    return make(Const(dtype, dtype.to_bits(dtype.wrap(value))))
+    remembered = value or isinstance(value, int)  # 0.0 and -0.0 are equal as keys
+    return make(_known_literal(dtype, value) if remembered else _literal(dtype, value))
+
+
+def _literal(dtype: DType, value: int | float | bool) -> Const:
+    """The op of a number of a dtype."""
+    return Const(dtype, dtype.to_bits(dtype.wrap(value)))
+
+
+_known_literal: Final = lru_cache(maxsize=1024, typed=True)(_literal)
 
 
 def iota(n: int) -> Node:

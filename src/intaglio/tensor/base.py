@@ -477,6 +477,9 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
 
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
+    _bound.calls += 1
+    if _bound.calls < EVERY and 0 <= GlobalCounters.mem_used - _bound.others <= settings_now().journal_bytes:
+        return  # this is asked at every operation
     node = tensor._node
     if node is None or tensor._device == "DISK":
         return

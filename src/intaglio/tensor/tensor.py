@@ -26,7 +26,7 @@ from intaglio.tensor import (
     reduce,
     spatial,
 )
-from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, tracked_element, uop_of
+from intaglio.tensor.base import TensorBase, new, partition_tensors, relieve_tensor, tracked_element, uop_of
 from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
@@ -74,7 +74,11 @@ class Tensor(TensorBase):
 
     def _make(self, node: Node, *sources: Any) -> Tensor:
         """A computed tensor from others."""
-        made = gradients.mark(Tensor._from_node(node, self._device), node, sources)
+        made = new(Tensor)
+        made._node = node
+        made._device = self._device
+        if gradients.any_tracked(sources):
+            gradients.mark(made, node)
         relieve_tensor(made)
         return made
 
@@ -86,6 +90,9 @@ class Tensor(TensorBase):
         return made
 
     def _value(self) -> Node:
+        node = self._node
+        if node is not None:
+            return node
         node = super()._value()
         if self._grad_state is gradients.DETACHED and self._storage is not None and self._storage.history is not None:
             return node_ops.detach(node)

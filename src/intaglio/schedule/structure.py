@@ -14,6 +14,7 @@ from intaglio.core.dtypes import DType
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, Op, make, toposort
 from intaglio.ir.view import View
+from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Detach, Elementwise
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Buffer, BufferRef, Const, buffer
@@ -230,6 +231,8 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
                 made = make(Hole(hole, dtype))
             case ("range", int(bound)):
                 made = make(Range(number), done[bound])
+            case (Composite() as op, *src):
+                made = op.written_out(*[done[s] for s in src if isinstance(s, int)])
             case (Op() as op, *src):
                 made = make(op, *[done[s] for s in src if isinstance(s, int)])
             case _:

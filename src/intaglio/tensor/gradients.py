@@ -84,20 +84,15 @@ def is_handle_of_leaf(value: TensorBase) -> bool:
 DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
 
 
-def any_tracked(sources: Sequence[Any]) -> bool:
-    """Whether one of some operands is tracked."""
-    for source in sources:  # a loop, since this is asked at every operation
+def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> None:
+    """Track a computed tensor if one of its sources is."""
+    for source in sources:
         if is_tracked(source):
-            return True
-    return False
-
-
-def mark(made: Tensor, node: Node) -> None:
-    """Track a tensor that was computed from tracked ones, where gradients are on."""
-    if not _enabled.get():
-        made._node = ops.detach(node)
-    elif node.dtype.is_float:
-        made._grad_state = True
+            if not _enabled.get():
+                made._node = ops.detach(node)
+            elif node.dtype.is_float:
+                made._grad_state = True
+            return
 
 
 def place(self: TensorBase, storage: Storage, node: Node) -> None:

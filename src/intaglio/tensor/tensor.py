@@ -77,8 +77,7 @@ class Tensor(TensorBase):
         made = new(Tensor)
         made._node = node
         made._device = self._device
-        if gradients.any_tracked(sources):
-            gradients.mark(made, node)
+        gradients.mark(made, node, sources)
         relieve_tensor(made)
         return made
 

@@ -126,16 +126,16 @@ class Window(Op):
         return self.view.dtype, self.view.shape
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True, slots=True)  # not frozen, since that makes each object by calls
 class Read(Op):
     """The value of a view of a storage as of the moment `stamp`. Storage level; resolved before scheduling.
 
     `storage` is opaque here and compared by identity.
     """
 
-    storage: object
-    view: View
-    stamp: int
+    storage: Final[object]
+    view: Final[View]
+    stamp: Final[int]
     name: ClassVar[str] = "read"
 
     def infer(self) -> Result:

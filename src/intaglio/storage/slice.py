@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import drain, toposort
+from intaglio.ops.elementwise import Detach
 from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, Read
 from intaglio.schedule.program import ReadAt
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from intaglio.ir.node import Node
+    from intaglio.ops.memory import BufferRef
     from intaglio.storage.checks import Check
     from intaglio.storage.journal import AnyEntry
 
@@ -34,12 +36,20 @@ class Slice:
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
         self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
+        self.order: list[Node] = []  # all that is followed, inputs before users
+        self.leaves: dict[Node, ReadAt] = {}  # the part of it that lies in memory, with nothing pending there
+        self.homes: set[Storage] = set()  # where that is in storages
+        self._is_plain: bool = True  # whether the values are to be computed as they stand
+        self._is_checking: Final = len(checks.pending) > 0
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
             storage.close()
             self._need(storage, storage.sequence)
         for node in nodes:
-            self._follow(node)
+            if node.place is None:
+                self._follow(node)
+            elif whole_home(node) is None:
+                self._is_plain = False
         self._taken: dict[Storage, int] = {}
         self._touched: set[Storage] = set()  # whose readers are not yet looked for
         while self._work:
@@ -47,9 +57,18 @@ class Slice:
             self._enter(storage, stamp)
             if not self._work:
                 self._readers()
+        if not self.is_still:
+            self.release()
+
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing is pending: all that the values read lies in memory, and stays as it is."""
+        return self._is_plain and not self.stamps
 
     def _need(self, storage: Storage, stamp: int) -> None:
         """Need a storage as of a stamp."""
+        if _is_at_rest(storage):
+            return
         if self.stamps.get(storage, -1) < stamp:
             self.stamps[storage] = stamp
             self._work.append((storage, stamp))
@@ -59,20 +78,42 @@ class Slice:
 
     def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
         """Need all that a node reads; note positions that are to be checked."""
+        seen = self._seen
         stack = [root]
         while stack:
-            node = stack.pop()
-            if node in self._seen or node.place is not None:
+            node = stack[-1]
+            if node in seen:
+                stack.pop()
                 continue
-            self._seen.add(node)
-            check = checks.pending.get(node)
-            if check is not None:
+            if node.place is None and (inputs := [source for source in node.src if source not in seen]):
+                inputs.reverse()
+                stack += inputs
+                continue
+            stack.pop()
+            seen.add(node)
+            self.order.append(node)
+            if node.place is not None:
+                self.leaves[node] = ReadAt(*node.place, 0)
+            elif not node.src:
+                self._leaf(node)
+            elif isinstance(node.op, (Detach, Assign)):
+                self._is_plain = False
+            if self._is_checking and (check := checks.pending.get(node)) is not None and node.place is None:
                 self.checks.append((node, check, owner))
-            match node.op:
-                case Read(storage=Storage() as storage, stamp=stamp):
+
+    def _leaf(self, node: Node) -> None:
+        """Need what a node without inputs reads."""
+        match node.op:
+            case Read(storage=Storage() as storage, view=view, stamp=stamp):
+                if storage.ref is not None and _is_at_rest(storage):
+                    self.leaves[node] = ReadAt(storage.ref, view, 0)
+                    self.homes.add(storage)
+                else:
                     self._need(storage, stamp)
-                case _:
-                    stack.extend(node.src)
+            case Buffer():
+                self._is_plain = False
+            case _:
+                pass
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
@@ -138,6 +179,8 @@ class Slice:
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
+        self.order = []
+        self.leaves = {}
 
     def founding(self, without: set[Storage]) -> list[Node]:
         """The reads in versions 0 but of some storages: they are computed before what uses those is."""
@@ -170,6 +213,19 @@ class Slice:
                 found.append((storage, entry.until(stamp) if isinstance(entry, Elements) else entry))
         found.sort(key=lambda pair: first_of(pair[1]))
         return found
+
+
+def whole_home(node: Node) -> BufferRef | None:
+    """The buffer that is a node's value, row-major, and nothing else; if there is one."""
+    if node.place is None:
+        return None
+    ref, view = node.place
+    return ref if view.is_contiguous and view.nbytes == ref.nbytes else None
+
+
+def _is_at_rest(storage: Storage) -> bool:
+    """Whether a storage is in memory, and nothing is pending there."""
+    return not storage.log and storage.ref is not None
 
 
 def computed(roots: Iterable[Node]) -> list[Node]:

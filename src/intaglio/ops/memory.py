@@ -218,16 +218,17 @@ class Local(Op):
 
 def const(dtype: DType, value: int | float | bool) -> Node:
     """A number of a dtype, converted to it (integers wrap, floats round)."""
-    remembered = value or isinstance(value, int)  # 0.0 and -0.0 are equal as keys
-    return make(_known_literal(dtype, value) if remembered else _literal(dtype, value))
+    if value or isinstance(value, int):
+        return _recent_const(dtype, value)
+    return _const(dtype, value)  # 0.0 and -0.0 are equal as keys
 
 
-def _literal(dtype: DType, value: int | float | bool) -> Const:
-    """The op of a number of a dtype."""
-    return Const(dtype, dtype.to_bits(dtype.wrap(value)))
+def _const(dtype: DType, value: int | float | bool) -> Node:
+    """A number of a dtype."""
+    return make(Const(dtype, dtype.to_bits(dtype.wrap(value))))
 
 
-_known_literal: Final = lru_cache(maxsize=1024, typed=True)(_literal)
+_recent_const: Final = lru_cache(maxsize=256, typed=True)(_const)
 
 
 def iota(n: int) -> Node:

@@ -48,19 +48,22 @@ class _Uses:
             self.whole = True
         elif not self.whole:
             low, high = bounds(view)
-            self.low = min(self.low, low)
-            self.high = max(self.high, high)
-            self.item = max(self.item, view.dtype.itemsize)
+            if low < self.low:
+                self.low = low
+            if high > self.high:
+                self.high = high
+            if view.dtype.itemsize > self.item:
+                self.item = view.dtype.itemsize
 
-    @property
-    def moves(self) -> bool:
-        """Whether only the distances between its views matter, not how many bytes lie before and after them."""
-        return not (self.whole or (self.read and self.written))
+    def extent(self, nbytes: int) -> tuple[int, int]:
+        """The byte from which the structure sees the buffer of so many bytes, and the bytes that it sees.
 
-    @property
-    def start(self) -> int:
-        """The byte from which the structure sees the buffer."""
-        return self.low // self.item * self.item if self.moves else 0
+        Mostly only the distances between its views matter, not how many bytes lie before and after them.
+        """
+        if self.whole or (self.read and self.written):
+            return 0, nbytes
+        start = self.low // self.item * self.item
+        return start, self.high - start
 
 
 class WriteForm(NamedTuple):
@@ -124,7 +127,8 @@ class Structure:
             for write in writes_of(statement):
                 self._see(write.ref, write.view if write.offset is None else None).written = True
         self.refs: Final = list(self._uses)
-        self.starts: Final = [uses.start for uses in self._uses.values()]
+        extents = [uses.extent(ref.nbytes) for ref, uses in self._uses.items()]
+        self.starts: Final = [start for start, _ in extents]
         self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
         for number, uses, read in self._reads:
@@ -132,7 +136,12 @@ class Structure:
         for number, node in enumerate(self._holes):
             values[self._at[node]] = ("hole", number, node.dtype)
         statements = tuple([self._form(statement) for statement in program.statements])
-        self.key: Final = Key(tuple(values), statements, self._buffers(), tuple(sorted(program.floating)))
+        fresh, keep, pinned = program.fresh, program.keep, program.pinned
+        buffers = [
+            BufferForm(ref.device, nbytes, ref in fresh, ref in keep, ref in pinned)
+            for ref, (_, nbytes) in zip(self.refs, extents, strict=True)
+        ]
+        self.key: Final = Key(tuple(values), statements, tuple(buffers), tuple(sorted(program.floating)))
 
     @property
     def largest(self) -> int:
@@ -161,6 +170,9 @@ class Structure:
                 uses.read = True
                 self._reads.append((len(values), uses, op))
                 values.append(())
+            elif kind is Const:
+                literals = True
+                values.append((op,))
             elif isinstance(op, Buffer):
                 uses = self._see(op.ref, None)
                 uses.read = True
@@ -169,7 +181,6 @@ class Structure:
                 values.append(("range", at[node.src[0]]))
                 stay.update(node.src)
             else:
-                literals = literals or kind is Const
                 values.append((op, *[at[source] for source in node.src]))
                 if literals:
                     self._sort(node, op, lifted, stay, fixed)
@@ -208,23 +219,6 @@ class Structure:
         offset = None if write.offset is None else at[write.offset]
         view = self._moved(uses, write.view)
         return WriteForm(uses.number, view, write.combine, at[write.value], indices, offset)
-
-    def _buffers(self) -> tuple[BufferForm, ...]:
-        """What is said of each buffer."""
-        program = self._program
-        fresh, keep, pinned = program.fresh, program.keep, program.pinned
-        return tuple(
-            [
-                BufferForm(
-                    ref.device,
-                    uses.high - start if uses.moves else ref.nbytes,
-                    ref in fresh,
-                    ref in keep,
-                    ref in pinned,
-                )
-                for (ref, uses), start in zip(self._uses.items(), self.starts, strict=True)
-            ]
-        )
 
     def _moved(self, uses: _Uses, view: View) -> View:
         """A view from where the structure sees its buffer."""

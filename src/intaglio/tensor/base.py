@@ -146,6 +146,8 @@ class TensorBase(ScalarHandle):
     def _as_scalar(self) -> Skeleton | None:
         """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
         view, node = self._view, self._node
+        if node is not None and node.shape:
+            return None
         if self._skeleton is not None or self._grad_state is not None:
             return self._skeleton
         if node is not None and isinstance(node.op, Const):

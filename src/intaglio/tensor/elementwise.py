@@ -191,7 +191,7 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     a, b = join(name, left, right, floats=way.floats)
     if op.__class__ in UNFIT[a.dtype.kind]:
         raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
-    if a.shape != b.shape:
+    if a.shape != b.shape and b.shape:  # a scalar stays one
         shape = broadcast_shapes(name, a.shape, b.shape)
         a, b = to_shape(a, shape), to_shape(b, shape)
     return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)

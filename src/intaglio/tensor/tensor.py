@@ -9,6 +9,7 @@ from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
+from intaglio.storage.history import Tracking
 from intaglio.storage.postponed import waits_for
 from intaglio.storage.report import Report, report
 from intaglio.tensor import (
@@ -77,7 +78,8 @@ class Tensor(TensorBase):
         made = new(Tensor)
         made._node = node
         made._device = self._device
-        gradients.mark(made, node, sources)
+        if Tracking.begun:
+            gradients.mark(made, node, sources)
         relieve_tensor(made)
         return made
 

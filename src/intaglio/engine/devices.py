@@ -100,8 +100,7 @@ class Device:
 
     def allocate(self, nbytes: int) -> Buffer:
         """Bytes with undefined contents."""
-        block = self.allocator.allocate(nbytes)
-        return Buffer(block.address, nbytes, block)
+        return self.allocator.allocate(nbytes)
 
     def load(self, ast: Node, size_slot: int | None = None) -> Executable:
         """A kernel compiled, once for each AST.

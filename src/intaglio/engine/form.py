@@ -89,9 +89,9 @@ class Form:
     Attributes:
         template: What is planned.
         size: Of the programs, if the template is at the nominal size; else 0.
-        used: The buffers that kernels use, in order of first use.
+        used: The buffers that kernels use, in order of first use, and where their bytes come from: from before (None),
+            from a buffer that is dead by then, or (the buffer itself) freshly allocated.
         fresh: Those that have no bytes yet.
-        lent: For some of them, the buffer whose bytes they take.
         renamed: The buffers that are kept, and where their contents end up.
         temporaries: The bytes and the device of each.
     """
@@ -102,9 +102,9 @@ class Form:
         numbers = {ref: number for number, ref in enumerate((*template.refs, *template.temporaries))}
         used = dict.fromkeys(ref for kernel in template.kernels for ref in kernel.buffers)
         self._numbers: Final = numbers
-        self.used: Final = [numbers[ref] for ref in used]
         self.fresh: Final = [numbers[ref] for ref in template.fresh]
-        self.lent: Final = {numbers[a]: numbers[b] for a, b in template.lent.items()}
+        sources = {ref: template.lent.get(ref, ref) for ref in template.fresh}
+        self.used: Final = [(numbers[r], numbers[sources[r]] if r in sources else None) for r in used]
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items()]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self._steps: list[Stretch | Move] = []

@@ -62,7 +62,7 @@ class Plan:
     @property
     def buffers(self) -> list[BufferRef]:
         """All buffers that kernels use, in order of first use."""
-        return [self.refs[number] for number in self.form.used]
+        return [self.refs[number] for number, _ in self.form.used]
 
     @property
     def fresh(self) -> set[BufferRef]:

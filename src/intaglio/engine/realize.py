@@ -120,15 +120,14 @@ def _allocate(made: Plan) -> list[Buffer | None]:
     """The bytes of every buffer of a plan, by number; none for those that no kernel uses."""
     form, refs = made.form, made.refs
     memory: list[Buffer | None] = [None] * len(refs)
-    fresh = set(form.fresh)
-    for number in form.used:
+    for number, source in form.used:
         ref = refs[number]
-        if number not in fresh:
+        if source is None:
             memory[number] = buffer_of(ref)
-        elif number in form.lent:
-            memory[number] = memory[form.lent[number]]
-        else:
+        elif source == number:
             memory[number] = device_of(ref.device).allocate(ref.nbytes)
+        else:
+            memory[number] = memory[source]
     return memory
 
 

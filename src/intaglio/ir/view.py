@@ -35,7 +35,7 @@ class View(NamedTuple):
     @property
     def nbytes(self) -> int:
         """The bytes of its elements."""
-        return self.size * self.dtype.itemsize
+        return _nbytes(self)
 
     @property
     def rank(self) -> int:
@@ -359,3 +359,9 @@ def _contiguous(dtype: DType, shape: Ints, offset: int) -> View:
         strides.append(step)
         step *= max(extent, 1)
     return View(dtype, shape, tuple(reversed(strides)), offset)
+
+
+@lru_cache(maxsize=4096)
+def _nbytes(view: View) -> int:
+    """The bytes of a view's elements."""
+    return view.size * view.dtype.itemsize

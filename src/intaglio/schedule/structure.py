@@ -31,39 +31,36 @@ bounds: Final = lru_cache(maxsize=4096)(View.byte_bounds)
 class _Uses:
     """What a program does with one buffer."""
 
-    __slots__ = ("high", "item", "low", "number", "read", "whole", "written")
+    __slots__ = ("number", "read", "start", "views", "whole", "written")
 
     def __init__(self, number: int, *, whole: bool) -> None:
         self.number: Final = number
-        self.low: int = 1 << 62  # the first byte of its views
-        self.high: int = 0  # the byte past the last
-        self.item: int = 1  # the size of their largest elements
+        self.views: Final[list[View]] = []
         self.read: bool = False
         self.written: bool = False
         self.whole: bool = whole  # seen as all of its bytes, or yet to be allocated
+        self.start: int = 0  # the byte from which the structure sees the buffer
 
-    def see(self, view: View | None) -> None:
-        """Note a use through a view, or as a whole."""
-        if view is None:
-            self.whole = True
-        elif not self.whole:
-            low, high = bounds(view)
-            if low < self.low:
-                self.low = low
-            if high > self.high:
-                self.high = high
-            if view.dtype.itemsize > self.item:
-                self.item = view.dtype.itemsize
-
-    def extent(self, nbytes: int) -> tuple[int, int]:
-        """The byte from which the structure sees the buffer of so many bytes, and the bytes that it sees.
+    def cut(self, nbytes: int) -> int:
+        """Find the start in a buffer of so many bytes, and the bytes that the structure sees.
 
         Mostly only the distances between its views matter, not how many bytes lie before and after them.
         """
         if self.whole or (self.read and self.written):
-            return 0, nbytes
-        start = self.low // self.item * self.item
-        return start, self.high - start
+            return nbytes
+        views = self.views
+        low, high = bounds(views[0])
+        item = views[0].dtype.itemsize
+        for view in views[1:]:
+            first, end = bounds(view)
+            low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
+        self.start = low // item * item
+        return high - self.start
+
+    def moved(self, view: View) -> View:
+        """A view from where the structure sees the buffer."""
+        start = self.start
+        return View(view.dtype, view.shape, view.strides, view.offset - start) if start else view
 
 
 class WriteForm(NamedTuple):
@@ -126,22 +123,23 @@ class Structure:
         for statement in program.statements:
             for write in writes_of(statement):
                 self._see(write.ref, write.view if write.offset is None else None).written = True
-        self.refs: Final = list(self._uses)
-        extents = [uses.extent(ref.nbytes) for ref, uses in self._uses.items()]
-        self.starts: Final = [start for start, _ in extents]
-        self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
-        self.size: Final = len(self._order)
+        fresh, keep, pinned = program.fresh, program.keep, program.pinned
+        buffers = tuple(
+            [
+                BufferForm(ref.device, uses.cut(ref.nbytes), ref in fresh, ref in keep, ref in pinned)
+                for ref, uses in self._uses.items()
+            ]
+        )
         for number, uses, read in self._reads:
-            values[number] = ("read", uses.number, self._moved(uses, read.view), read.position)
+            values[number] = ("read", uses.number, uses.moved(read.view), read.position)
         for number, node in enumerate(self._holes):
             values[self._at[node]] = ("hole", number, node.dtype)
         statements = tuple([self._form(statement) for statement in program.statements])
-        fresh, keep, pinned = program.fresh, program.keep, program.pinned
-        buffers = [
-            BufferForm(ref.device, nbytes, ref in fresh, ref in keep, ref in pinned)
-            for ref, (_, nbytes) in zip(self.refs, extents, strict=True)
-        ]
-        self.key: Final = Key(tuple(values), statements, tuple(buffers), tuple(sorted(program.floating)))
+        self.key: Final = Key(tuple(values), statements, buffers, tuple(sorted(program.floating)))
+        self.refs: Final = list(self._uses)
+        self.starts: Final = [uses.start for uses in self._uses.values()]
+        self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
+        self.size: Final = len(self._order)
 
     @property
     def largest(self) -> int:
@@ -201,7 +199,10 @@ class Structure:
         uses = self._uses.get(ref)
         if uses is None:
             uses = self._uses[ref] = _Uses(len(self._uses), whole=ref in self._program.fresh)
-        uses.see(view)
+        if view is None:
+            uses.whole = True
+        else:
+            uses.views.append(view)
         return uses
 
     def _form(self, statement: Statement) -> WriteForm | RepeatForm:
@@ -217,13 +218,7 @@ class Structure:
         at, uses = self._at, self._uses[write.ref]
         indices = tuple([at[index] for index in write.indices])
         offset = None if write.offset is None else at[write.offset]
-        view = self._moved(uses, write.view)
-        return WriteForm(uses.number, view, write.combine, at[write.value], indices, offset)
-
-    def _moved(self, uses: _Uses, view: View) -> View:
-        """A view from where the structure sees its buffer."""
-        start = self.starts[uses.number]
-        return view if not start else View(view.dtype, view.shape, view.strides, view.offset - start)
+        return WriteForm(uses.number, uses.moved(write.view), write.combine, at[write.value], indices, offset)
 
 
 def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from intaglio.storage.checks import Check
     from intaglio.storage.journal import AnyEntry
 
+LEAVES: Final = (Read, Buffer, ReadAt, Assign)  # ops that look at bytes
+APART: Final = (Detach, Assign, Buffer)  # ops that go when a value is resolved, or that it reads through
+
 
 class Slice:
     """Which entries are needed: for each storage the last stamp, closed over what their payloads read."""
@@ -67,8 +70,8 @@ class Slice:
 
     def _need(self, storage: Storage, stamp: int) -> None:
         """Need a storage as of a stamp."""
-        if _is_at_rest(storage):
-            return
+        if storage.ref is not None and not storage.log:
+            return  # all that it holds is in memory
         if self.stamps.get(storage, -1) < stamp:
             self.stamps[storage] = stamp
             self._work.append((storage, stamp))
@@ -78,42 +81,43 @@ class Slice:
 
     def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
         """Need all that a node reads; note positions that are to be checked."""
-        seen = self._seen
+        seen, order = self._seen, self.order
         stack = [root]
         while stack:
             node = stack[-1]
             if node in seen:
                 stack.pop()
                 continue
-            if node.place is None and (inputs := [source for source in node.src if source not in seen]):
-                inputs.reverse()
-                stack += inputs
-                continue
+            op, src, place = node.op, node.src, node.place
+            if src and place is None:
+                inputs = [source for source in src if source not in seen]
+                if inputs:
+                    inputs.reverse()
+                    stack += inputs
+                    continue
             stack.pop()
             seen.add(node)
-            self.order.append(node)
-            if node.place is not None:
-                self.leaves[node] = ReadAt(*node.place, 0)
-            elif not node.src:
-                self._leaf(node)
-            elif isinstance(node.op, (Detach, Assign)):
+            order.append(node)
+            if place is not None:
+                self.leaves[node] = ReadAt(place[0], place[1], 0)
+                continue
+            if isinstance(op, Read):
+                self._read(node, op)
+            elif isinstance(op, APART):
                 self._is_plain = False
-            if self._is_checking and (check := checks.pending.get(node)) is not None and node.place is None:
+            if self._is_checking and (check := checks.pending.get(node)) is not None:
                 self.checks.append((node, check, owner))
 
-    def _leaf(self, node: Node) -> None:
-        """Need what a node without inputs reads."""
-        match node.op:
-            case Read(storage=Storage() as storage, view=view, stamp=stamp):
-                if storage.ref is not None and _is_at_rest(storage):
-                    self.leaves[node] = ReadAt(storage.ref, view, 0)
-                    self.homes.add(storage)
-                else:
-                    self._need(storage, stamp)
-            case Buffer():
-                self._is_plain = False
-            case _:
-                pass
+    def _read(self, node: Node, read: Read) -> None:
+        """Need what a read sees."""
+        storage = read.storage
+        assert isinstance(storage, Storage)
+        ref = storage.ref
+        if ref is None or storage.log:
+            self._need(storage, read.stamp)
+        else:
+            self.leaves[node] = ReadAt(ref, read.view, 0)
+            self.homes.add(storage)
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
@@ -223,11 +227,6 @@ def whole_home(node: Node) -> BufferRef | None:
     return ref if view.is_contiguous and view.nbytes == ref.nbytes else None
 
 
-def _is_at_rest(storage: Storage) -> bool:
-    """Whether a storage is in memory, and nothing is pending there."""
-    return not storage.log and storage.ref is not None
-
-
 def computed(roots: Iterable[Node]) -> list[Node]:
     """All nodes of some values but those whose values are kept, inputs before users."""
     found = toposort(roots, enter=lambda node: node.place is None)
@@ -242,7 +241,7 @@ def is_constant(root: Node) -> bool:
         node = stack.pop()
         if node in seen:
             continue
-        if node.place is not None or isinstance(node.op, (Buffer, Read, ReadAt, Assign)):
+        if node.place is not None or isinstance(node.op, LEAVES):
             return False
         seen.add(node)
         stack.extend(node.src)

@@ -38,7 +38,7 @@ def _product(name: str, self: Tensor, other: Any) -> Tensor:
     x, y = self._value(), other._value()
     if x.rank == 0 or y.rank == 0:
         raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
-    dtype = promote(x.dtype, y.dtype)
+    dtype = x.dtype if x.dtype is y.dtype else promote(x.dtype, y.dtype)
     if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
         raise DTypeError(f"{name}: {dtype.name} cannot be summed. Cast it first?")
     x, y = ops.cast(x, dtype), ops.cast(y, dtype)

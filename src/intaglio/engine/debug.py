@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
@@ -49,7 +49,8 @@ def _picture(lines: Sequence[str], kind: str) -> None:
 
 def watches_schedules() -> bool:
     """Whether somebody wants to see schedules."""
-    return config.debug > 0 or bool(config.graph)
+    settings = settings_now()
+    return settings.debug > 0 or settings.graph > 0
 
 
 def schedule(program: Program, kernels: Sequence[PlannedKernel | Copy]) -> None:
@@ -86,13 +87,15 @@ def _values(program: Program) -> list[Node]:
         for write in ((statement,) if isinstance(statement, Write) else itertools.chain(*statement.arms))
     ]
     roots = dict.fromkeys(node for write in writes for node in (write.value, *write.indices))
+    roots.update(dict.fromkeys(output.value for output in program.outputs))
     return substitute(roots, {value: make(read) for value, read in program.reads.items()})
 
 
 def prepare(made: Plan) -> None:
     """Make the texts and pictures of kernels that are new: before the first launch, since they may fail."""
-    level = config.debug
-    if level < 3 and not config.graphuops:
+    settings = settings_now()
+    level = settings.debug
+    if level < 3 and not settings.graphuops:
         return
     for kernel, executable in zip(made.kernels, made.form.template.load(), strict=True):
         if isinstance(kernel, Copy) or executable is None:
@@ -108,7 +111,7 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
     if explain.is_asked():
         for kernel in _of_stretch(made, step):
             explain.note(kernel.ast, kernel.size_slot)
-    if config.debug < 2:
+    if settings_now().debug < 2:
         device.run(launches, slots, 0, len(launches))
         if device.notes:
             device.ran.update(device.notes)

@@ -92,7 +92,7 @@ class Form:
         used: The buffers that kernels use, in order of first use, and where their bytes come from: from before (None),
             from a buffer that is dead by then, or (the buffer itself) freshly allocated.
         fresh: Those that have no bytes yet.
-        renamed: The buffers that are kept, and where their contents end up.
+        renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
     """
 
@@ -105,7 +105,7 @@ class Form:
         self.fresh: Final = [numbers[ref] for ref in template.fresh]
         sources = {ref: template.lent.get(ref, ref) for ref in template.fresh}
         self.used: Final = [(numbers[r], numbers[sources[r]] if r in sources else None) for r in used]
-        self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items()]
+        self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self._steps: list[Stretch | Move] = []
 

@@ -235,7 +235,8 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template
         while home in ordered.renamed:
             home = ordered.renamed[home]
         renamed[ref] = home
-    statements = split(used(ordered.statements, set(renamed.values())), ordered.fresh)
+    kept = {*renamed.values(), *[output.ref for output in program.outputs]}
+    statements = split(used(ordered.statements, kept), ordered.fresh)
     if nominal:
         _no_products(statements)
     kernels: list[PlannedKernel | Copy] = []
@@ -245,7 +246,7 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template
             kernels.append(copy)
         else:
             kernels.append(sized(build(group)) if nominal else build(group))
-    lent = _lent(kernels, ordered.fresh, set(renamed.values()))
+    lent = _lent(kernels, ordered.fresh, kept)
     return Template(kernels, renamed, ordered.fresh, lent, refs, list(ordered.fresh.difference(refs)))
 
 

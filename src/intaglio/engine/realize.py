@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import signal
 import threading
@@ -22,7 +21,7 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from intaglio.engine.form import Stretch
     from intaglio.engine.plan import Plan
@@ -78,24 +77,25 @@ def buffer_of(ref: BufferRef) -> Buffer:
 # -- running
 
 
-@contextlib.contextmanager
-def _uninterrupted() -> Generator[None]:
-    """Hold Ctrl-C back until the block is done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pending: list[tuple[int, object]] = []
+class _Uninterrupted:
+    """A block during which Ctrl-C is held back: it is delivered at the end."""
 
-    def wait(number: int, frame: object) -> None:
-        pending.append((number, frame))
+    __slots__ = ("_is_main", "_old", "_pending")
 
-    old = _swap(signal.SIGINT, wait)
-    try:
-        yield
-    finally:
-        _swap(signal.SIGINT, old)
-        if pending and callable(old):
-            old(*pending[0])
+    def __enter__(self) -> None:
+        self._is_main = threading.get_ident() == threading.main_thread().ident
+        self._pending: list[tuple[int, object]] = []
+        self._old = _swap(signal.SIGINT, self._wait) if self._is_main else None
+
+    def _wait(self, number: int, frame: object) -> None:
+        """Note a signal."""
+        self._pending.append((number, frame))
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_main:
+            _swap(signal.SIGINT, self._old)
+            if self._pending and callable(self._old):
+                self._old(*self._pending[0])
 
 
 def execute(made: Plan, committed: Callable[[], None]) -> None:
@@ -107,7 +107,7 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
         steps = made.steps
         memory = _allocate(made)
         debug.prepare(made)
-        with _uninterrupted():
+        with _Uninterrupted():
             try:
                 _launch(made, steps, memory)
             finally:

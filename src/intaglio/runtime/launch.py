@@ -54,6 +54,7 @@ class Table:
     def __init__(self, compiler: Compiler, rows: Sequence[tuple[int, int, int]]) -> None:
         """Pack (address, place of the first argument among those of all, chunks) for each kernel."""
         self._compiler: Final = compiler
+        self._drive: Final = _driver(compiler)
         self._launches: Final = rows
         self._rows: Final = array("Q", [word for row in rows for word in row])
         self._shared: Final = [number for number, (_, _, chunks) in enumerate(rows) if chunks > 1]
@@ -64,13 +65,14 @@ class Table:
         Args:
             slots: The 8-byte arguments of all kernels.
         """
-        base = slots.buffer_info()[0]
+        base, _ = slots.buffer_info()
         head = array("Q", (self._rows.buffer_info()[0], base))
+        table, _ = head.buffer_info()
         shared = [k for k in self._shared if first <= k < last] if threads > 1 else []
         start = first
         for place in (*shared, last):
             if place > start:
-                _driver(self._compiler)(head.buffer_info()[0], start, place)
+                self._drive(table, start, place)
             if place < last:
                 address, own, chunks = self._launches[place]
                 pool.run(self._compiler, address, base + 8 * own, chunks, threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 from intaglio.ir.node import Node, Op, Result, make
 from intaglio.ops.memory import Const
@@ -94,24 +94,33 @@ class Repeat:
 Statement: TypeAlias = Write | Repeat
 
 
+class Output(NamedTuple):
+    """A value that was asked for: the buffer that is made of it, and the row-major view that is all of that."""
+
+    ref: BufferRef
+    view: View
+    value: Node
+
+
 @dataclass(slots=True)
 class Program:
     """Statements in program order. Buffers that no statement has written hold what they hold.
 
-    `fresh` are the buffers that this program creates (no bytes yet). `keep` are the buffers whose final bytes matter;
-    everything else is scratch. `floating` are the numbers of statements that may run at any time at which their reads
-    are valid (values that were asked for: they write fresh buffers that nothing else in the program reads).
-    `pinned` are the buffers that may not move. `reads` says of values that they are to be read, not computed: they are
-    leaves of the statements' values, as if a `ReadAt` stood there. `order` is all values, inputs before users, as a
-    walk from the statements in order finds them, where whoever made the program knows.
+    `outputs` are the values that were asked for: each goes into a buffer of its own that this program creates and keeps,
+    and that nothing else in the program reads, at any time at which what it reads is valid.
+    `fresh` are the other buffers that this program creates (no bytes yet). `keep` are those whose final bytes matter;
+    everything else is scratch. `pinned` are the buffers that may not move. `reads` says of values that they are to be
+    read, not computed: they are leaves of the statements' values, as if a `ReadAt` stood there. `order` is all values,
+    inputs before users, as a walk from the statements and then the outputs finds them, where whoever made the program
+    knows.
     """
 
     statements: list[Statement]
     reads: dict[Node, ReadAt] = field(default_factory=dict)
     fresh: set[BufferRef] = field(default_factory=set)
     keep: set[BufferRef] = field(default_factory=set)
-    floating: set[int] = field(default_factory=set)
     pinned: set[BufferRef] = field(default_factory=set)
+    outputs: list[Output] = field(default_factory=list)
     order: list[Node] | None = None
 
 

@@ -17,7 +17,7 @@ from intaglio.ops.elementwise import Detach, Elementwise
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Buffer, BufferRef, Const, buffer
 from intaglio.schedule.kernels import offsets_of, stays
-from intaglio.schedule.program import Hole, Program, ReadAt, Repeat, Write, read_at, values_of, writes_of
+from intaglio.schedule.program import Hole, Output, Program, ReadAt, Repeat, Write, read_at, values_of, writes_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -92,13 +92,22 @@ class BufferForm(NamedTuple):
     pinned: bool
 
 
+class OutputForm(NamedTuple):
+    """An `Output` by the number of its value."""
+
+    value: int
+    view: View
+    device: str
+    nbytes: int
+
+
 class Key(NamedTuple):
     """A structure: everything that planning may look at, and enough to make a program of it."""
 
     values: tuple[tuple[Hashable, ...], ...]  # an op and the numbers of its inputs; or read, buffer, hole, range
     statements: tuple[WriteForm | RepeatForm, ...]
     buffers: tuple[BufferForm, ...]
-    floating: tuple[int, ...]
+    outputs: tuple[OutputForm, ...]
 
 
 class Structure:
@@ -106,7 +115,7 @@ class Structure:
 
     Attributes:
         key: All that planning may look at.
-        refs: The buffers in order of first use.
+        refs: The buffers in order of first use, then those of outputs.
         starts: For each, the byte from which the structure sees it.
         numbers: The literals that kernels take as arguments.
         size: How many values the program has.
@@ -115,8 +124,9 @@ class Structure:
     def __init__(self, program: Program) -> None:
         self._program: Final = program
         roots = [value for statement in program.statements for value in values_of(statement)]
+        roots += [output.value for output in program.outputs]
         self._order: Final = _in_order(program, roots)
-        self._at: Final = {node: number for number, node in enumerate(self._order)}
+        at = self._at = {node: number for number, node in enumerate(self._order)}
         self._uses: Final[dict[BufferRef, _Uses]] = {}
         self._reads: Final[list[tuple[int, _Uses, ReadAt]]] = []  # by the number of the value
         values, self._holes = self._taken_apart({root for root in roots if isinstance(root.op, Const)})
@@ -133,11 +143,12 @@ class Structure:
         for number, uses, read in self._reads:
             values[number] = ("read", uses.number, uses.moved(read.view), read.position)
         for number, node in enumerate(self._holes):
-            values[self._at[node]] = ("hole", number, node.dtype)
+            values[at[node]] = ("hole", number, node.dtype)
         statements = tuple([self._form(statement) for statement in program.statements])
-        self.key: Final = Key(tuple(values), statements, buffers, tuple(sorted(program.floating)))
-        self.refs: Final = list(self._uses)
-        self.starts: Final = [uses.start for uses in self._uses.values()]
+        outputs = tuple([OutputForm(at[value], view, ref.device, ref.nbytes) for ref, view, value in program.outputs])
+        self.key: Final = Key(tuple(values), statements, buffers, outputs)
+        self.refs: Final = [*self._uses, *[output.ref for output in program.outputs]]
+        self.starts: Final = [*[uses.start for uses in self._uses.values()], *[0] * len(outputs)]
         self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
 
@@ -260,7 +271,8 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         {ref for ref, form in zip(refs, key.buffers, strict=True) if getattr(form, of)}
         for of in ("fresh", "keep", "pinned")
     )
-    return Program(statements, {}, fresh, keep, set(key.floating), pinned), refs
+    outputs = [Output(BufferRef(form.nbytes, form.device), form.view, done[form.value]) for form in key.outputs]
+    return Program(statements, {}, fresh, keep, pinned, outputs), [*refs, *[output.ref for output in outputs]]
 
 
 def _in_order(program: Program, roots: list[Node]) -> list[Node]:

@@ -6,6 +6,7 @@ import functools
 import weakref
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
 from intaglio.schedule.kernels import PlannedKernel
-from intaglio.schedule.program import Program, ReadAt, Write, read_at
+from intaglio.schedule.program import Output, Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll, trim
 from intaglio.storage.build import Turns, copies, whole_write
 from intaglio.storage.grouping import Grouping
@@ -68,7 +69,7 @@ def _needed(storages: Sequence[Storage], nodes: Sequence[Node]) -> Slice:
     while part.checks:
         _verify(part.checks)
         part = Slice(storages, nodes)
-    stamps = trim.doubtful(part.stamps)
+    stamps = trim.doubtful(part.stamps) if part.stamps else None
     if stamps:
         register_scalars()
         part.release()
@@ -150,13 +151,17 @@ class Flush:
         self.marks: Final[dict[Storage, Marks]] = {}
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
-        self.groups: Final = Grouping(part, self.homes)
+
+    @cached_property
+    def groups(self) -> Grouping:
+        """How the entries are grouped."""
+        return Grouping(self.slice, self.homes)
 
     def run(self) -> list[BufferRef]:
         """Build the program, run it, then retire its entries."""
         outputs = self.build()
         renamed: dict[BufferRef, BufferRef] = {}
-        if self.program.statements:
+        if self.program.statements or self.program.outputs:
             plan = plans.plan(self.program)
             run_postponed(plan.buffers)
             renamed = plan.renamed
@@ -338,14 +343,10 @@ class Flush:
         return self._output(value, self._device_of(value) or engine.default_device())
 
     def _output(self, value: Node, device: str) -> BufferRef:
-        """A statement that computes a value, as soon as it may, into a buffer of its own that is kept."""
-        program = self.program
+        """The buffer that a value will be in."""
         view = View.contiguous(value.dtype, value.shape)
-        ref = engine.new_ref(view.nbytes, device)
-        program.fresh.add(ref)
-        program.keep.add(ref)
-        program.floating.add(len(program.statements))
-        program.statements.append(Write(ref, view, value))
+        ref = BufferRef(view.nbytes, device)
+        self.program.outputs.append(Output(ref, view, value))
         return ref
 
     # -- entries

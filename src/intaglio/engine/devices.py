@@ -21,7 +21,6 @@ from intaglio.ir.verify import verify
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator
-from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.compiler import Compiler, host_target
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Table
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
+    from intaglio.runtime.buffer import Buffer
     from intaglio.schedule.kernels import PlannedKernel
 
 KERNELS: Final = 8192  # compiled kernels remembered by a device

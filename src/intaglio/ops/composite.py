@@ -37,11 +37,12 @@ class Matmul(Composite):
 
     def infer(self, x: Node, y: Node) -> Result:
         """The operands' dtype; their shapes must fit."""
-        if x.dtype is not y.dtype or x.rank < 2 or y.rank < 2 or x.shape[-1] != y.shape[-2]:
-            raise InternalError(f"matmul: {x.dtype.name}{list(x.shape)} by {y.dtype.name}{list(y.shape)}")
-        if x.rank == y.rank == 2:
-            return x.dtype, (x.shape[0], y.shape[1])
-        return x.dtype, (*_batch(x, y), x.shape[-2], y.shape[-1])
+        left, right = x.shape, y.shape
+        if x.dtype is not y.dtype or len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
+            raise InternalError(f"matmul: {x.dtype.name}{list(left)} by {y.dtype.name}{list(right)}")
+        if len(left) == len(right) == 2:
+            return x.dtype, (left[0], right[1])
+        return x.dtype, (*_batch(x, y), left[-2], right[-1])
 
     def written_out(self, x: Node, y: Node) -> Node:
         """The sum of products of both factors, repeated along the axes that they lack."""

@@ -106,8 +106,8 @@ class Output(NamedTuple):
 class Program:
     """Statements in program order. Buffers that no statement has written hold what they hold.
 
-    `outputs` are the values that were asked for: each goes into a buffer of its own that this program creates and keeps,
-    and that nothing else in the program reads, at any time at which what it reads is valid.
+    `outputs` are the values that were asked for: each goes into a buffer of its own that this program creates and
+    keeps, and that nothing else in the program reads, at any time at which what it reads is valid.
     `fresh` are the other buffers that this program creates (no bytes yet). `keep` are those whose final bytes matter;
     everything else is scratch. `pinned` are the buffers that may not move. `reads` says of values that they are to be
     read, not computed: they are leaves of the statements' values, as if a `ReadAt` stood there. `order` is all values,

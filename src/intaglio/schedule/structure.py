@@ -88,8 +88,8 @@ class BufferForm(NamedTuple):
     device: str
     nbytes: int
     fresh: bool
-    keep: bool
-    pinned: bool
+    keep: bool = False
+    pinned: bool = False
 
 
 class OutputForm(NamedTuple):
@@ -133,13 +133,7 @@ class Structure:
         for statement in program.statements:
             for write in writes_of(statement):
                 self._see(write.ref, write.view if write.offset is None else None).written = True
-        fresh, keep, pinned = program.fresh, program.keep, program.pinned
-        buffers = tuple(
-            [
-                BufferForm(ref.device, uses.cut(ref.nbytes), ref in fresh, ref in keep, ref in pinned)
-                for ref, uses in self._uses.items()
-            ]
-        )
+        buffers = tuple([self._buffer(ref, uses) for ref, uses in self._uses.items()])
         for number, uses, read in self._reads:
             values[number] = ("read", uses.number, uses.moved(read.view), read.position)
         for number, node in enumerate(self._holes):
@@ -215,6 +209,14 @@ class Structure:
         else:
             uses.views.append(view)
         return uses
+
+    def _buffer(self, ref: BufferRef, uses: _Uses) -> BufferForm:
+        """What is said of a buffer; of one that is only read, that it is there."""
+        nbytes = uses.cut(ref.nbytes)
+        if not uses.written:
+            return BufferForm(ref.device, nbytes, ref in self._program.fresh)
+        program = self._program
+        return BufferForm(ref.device, nbytes, ref in program.fresh, ref in program.keep, ref in program.pinned)
 
     def _form(self, statement: Statement) -> WriteForm | RepeatForm:
         """A statement by numbers."""

@@ -180,8 +180,6 @@ class Flush:
         part, program = self.slice, self.program
         program.order = part.order
         program.reads.update(part.leaves)
-        program.keep.update([storage.ref for storage in part.homes if storage.ref is not None])
-        program.pinned.update([storage.ref for storage in part.homes if storage.ref is not None and storage.stays])
         device = engine.default_device()
         mixed = any(read.ref.device != device for read in part.leaves.values())
         outputs: list[BufferRef] = []

@@ -41,7 +41,6 @@ class Slice:
         self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
         self.order: list[Node] = []  # all that is followed, inputs before users
         self.leaves: dict[Node, ReadAt] = {}  # the part of it that lies in memory, with nothing pending there
-        self.homes: set[Storage] = set()  # where that is in storages
         self._is_plain: bool = True  # whether the values are to be computed as they stand
         self._is_checking: Final = len(checks.pending) > 0
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
@@ -117,7 +116,6 @@ class Slice:
             self._need(storage, read.stamp)
         else:
             self.leaves[node] = ReadAt(ref, read.view, 0)
-            self.homes.add(storage)
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from intaglio.core.dtypes import dtypes, promote
+from intaglio.core.dtypes import promote
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.node import make
 from intaglio.ops import elementwise as ops
@@ -12,7 +12,7 @@ from intaglio.ops.composite import MATMUL, sum_of_products
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.tensor.arguments import number, shown, tensor
-from intaglio.tensor.elementwise import broadcast_shapes, check_device, tensor_of
+from intaglio.tensor.elementwise import STORED_ONLY, broadcast_shapes, check_device, tensor_of
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -36,13 +36,13 @@ def _product(name: str, self: Tensor, other: Any) -> Tensor:
     other = tensor_of(name, self, other)
     check_device(name, self, other)
     x, y = self._value(), other._value()
-    if x.rank == 0 or y.rank == 0:
+    if not x.shape or not y.shape:
         raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
     dtype = x.dtype if x.dtype is y.dtype else promote(x.dtype, y.dtype)
-    if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
+    if dtype.is_bool or dtype in STORED_ONLY:
         raise DTypeError(f"{name}: {dtype.name} cannot be summed. Cast it first?")
     x, y = ops.cast(x, dtype), ops.cast(y, dtype)
-    vector_x, vector_y = x.rank == 1, y.rank == 1
+    vector_x, vector_y = len(x.shape) == 1, len(y.shape) == 1
     if vector_x:
         x = reshape(x, (1, *x.shape))
     if vector_y:
@@ -52,7 +52,7 @@ def _product(name: str, self: Tensor, other: Any) -> Tensor:
             f"{name}: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, "
             f"rhs {other.shape} has {y.shape[-2]}. Transpose one side?"
         )
-    if x.rank > 2 or y.rank > 2:
+    if len(x.shape) > 2 or len(y.shape) > 2:
         try:
             broadcast_shapes(name, x.shape[:-2], y.shape[:-2])
         except ShapeError:

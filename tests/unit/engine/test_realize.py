@@ -11,7 +11,7 @@ import pytest
 from intaglio import Tensor
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import Device, device_of
+from intaglio.engine.devices import device_of
 
 
 def test_an_interrupt_while_kernels_run_is_delivered_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import GradError
 from intaglio.ir.node import Node, toposort
 from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
+from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
 from intaglio.ops.movement import (
@@ -24,6 +27,9 @@ from intaglio.ops.movement import (
     shrink,
 )
 from intaglio.ops.reduce import Reduce, Scan, reduce, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 Cotangents = list[Node | None]
 
@@ -59,6 +65,9 @@ def pull(node: Node, ct: Node) -> Cotangents:
             return [put("add", zeros_like(x), ct, *indices), *([None] * len(indices))]
         case Put(combine=combine):
             return _pull_put(node, combine, ct)
+        case Composite():
+            inside = pull_back(op.written_out(*node.src), ct, leaves=frozenset(node.src))
+            return [inside.pop(s, None) for s in node.src]  # to each once, where one is given twice
         case Window(view=view):
             x = node.src[0]
             if view.dtype is not x.dtype:
@@ -68,14 +77,16 @@ def pull(node: Node, ct: Node) -> Cotangents:
             return [None] * len(node.src)
 
 
-def pull_back(root: Node, ct: Node) -> dict[Node, Node]:
+def pull_back(root: Node, ct: Node, leaves: Container[Node] = ()) -> dict[Node, Node]:
     """The cotangents of the leaves of a graph, given that of its root; leaves that get none are left out.
 
+    Args:
+        leaves: Nodes that are leaves whatever their inputs.
     Raises: GradError if some op cannot be differentiated.
     """
     cts = {root: ct}
-    for node in reversed(toposort((root,), enter=lambda n: not isinstance(n.op, ops.Detach))):
-        if node not in cts or not node.src:
+    for node in reversed(toposort((root,), enter=lambda n: n not in leaves and not isinstance(n.op, ops.Detach))):
+        if node not in cts or not node.src or node in leaves:
             continue
         given = cts.pop(node)
         if isinstance(node.op, ops.Detach):

@@ -252,7 +252,7 @@ def offsets_of(statements: list[Statement]) -> set[Node]:
                     roots.extend(n.src[1] for n in walk((write.value,)) if isinstance(n.op, Window) and len(n.src) > 1)
                     if write.offset is not None:
                         roots.append(write.offset)
-    return set(toposort(roots))
+    return set(toposort(roots)) if roots else set()
 
 
 def _is_crooked(view: View) -> bool:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import Node, Op, toposort
+from intaglio.ops.composite import write_out
 from intaglio.ops.memory import Const, Put, Read
 from intaglio.ops.reduce import Scan
 
@@ -148,7 +149,7 @@ def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple
     steps: list[Step] = []
     holes: list[Hole] = []
     index: dict[Node, int] = {}
-    for node in toposort((root,)):
+    for node in toposort(write_out((root,))):
         match node.op:
             case Const() as op:
                 steps.append(Step("number", node.dtype))

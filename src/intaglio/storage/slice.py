@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import drain, toposort
+from intaglio.ops.elementwise import Detach
 from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, Read
 from intaglio.schedule.program import ReadAt
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from intaglio.ir.node import Node
+    from intaglio.ops.memory import BufferRef
     from intaglio.storage.checks import Check
     from intaglio.storage.journal import AnyEntry
+
+LEAVES: Final = (Read, Buffer, ReadAt, Assign)  # ops that look at bytes
+APART: Final = (Detach, Assign, Buffer)  # ops that go when a value is resolved, or that it reads through
 
 
 class Slice:
@@ -34,12 +39,19 @@ class Slice:
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
         self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
+        self.order: list[Node] = []  # all that is followed, inputs before users
+        self.leaves: dict[Node, ReadAt] = {}  # the part of it that lies in memory, with nothing pending there
+        self._is_plain: bool = True  # whether the values are to be computed as they stand
+        self._is_checking: Final = len(checks.pending) > 0
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
             storage.close()
             self._need(storage, storage.sequence)
         for node in nodes:
-            self._follow(node)
+            if node.place is None:
+                self._follow(node)
+            elif whole_home(node) is None:
+                self._is_plain = False
         self._taken: dict[Storage, int] = {}
         self._touched: set[Storage] = set()  # whose readers are not yet looked for
         while self._work:
@@ -47,9 +59,18 @@ class Slice:
             self._enter(storage, stamp)
             if not self._work:
                 self._readers()
+        if not self.is_still:
+            self.release()
+
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing is pending: all that the values read lies in memory, and stays as it is."""
+        return self._is_plain and not self.stamps
 
     def _need(self, storage: Storage, stamp: int) -> None:
         """Need a storage as of a stamp."""
+        if storage.ref is not None and not storage.log:
+            return  # all that it holds is in memory
         if self.stamps.get(storage, -1) < stamp:
             self.stamps[storage] = stamp
             self._work.append((storage, stamp))
@@ -59,20 +80,42 @@ class Slice:
 
     def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
         """Need all that a node reads; note positions that are to be checked."""
+        seen, order = self._seen, self.order
         stack = [root]
         while stack:
-            node = stack.pop()
-            if node in self._seen or node.place is not None:
+            node = stack[-1]
+            if node in seen:
+                stack.pop()
                 continue
-            self._seen.add(node)
-            check = checks.pending.get(node)
-            if check is not None:
+            op, src, place = node.op, node.src, node.place
+            if src and place is None:
+                inputs = [source for source in src if source not in seen]
+                if inputs:
+                    inputs.reverse()
+                    stack += inputs
+                    continue
+            stack.pop()
+            seen.add(node)
+            order.append(node)
+            if place is not None:
+                self.leaves[node] = ReadAt(place[0], place[1], 0)
+                continue
+            if isinstance(op, Read):
+                self._read(node, op)
+            elif isinstance(op, APART):
+                self._is_plain = False
+            if self._is_checking and (check := checks.pending.get(node)) is not None:
                 self.checks.append((node, check, owner))
-            match node.op:
-                case Read(storage=Storage() as storage, stamp=stamp):
-                    self._need(storage, stamp)
-                case _:
-                    stack.extend(node.src)
+
+    def _read(self, node: Node, read: Read) -> None:
+        """Need what a read sees."""
+        storage = read.storage
+        assert isinstance(storage, Storage)
+        ref = storage.ref
+        if ref is None or storage.log:
+            self._need(storage, read.stamp)
+        else:
+            self.leaves[node] = ReadAt(ref, read.view, 0)
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
@@ -138,6 +181,8 @@ class Slice:
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
+        self.order = []
+        self.leaves = {}
 
     def founding(self, without: set[Storage]) -> list[Node]:
         """The reads in versions 0 but of some storages: they are computed before what uses those is."""
@@ -172,6 +217,14 @@ class Slice:
         return found
 
 
+def whole_home(node: Node) -> BufferRef | None:
+    """The buffer that is a node's value, row-major, and nothing else; if there is one."""
+    if node.place is None:
+        return None
+    ref, view = node.place
+    return ref if view.is_contiguous and view.nbytes == ref.nbytes else None
+
+
 def computed(roots: Iterable[Node]) -> list[Node]:
     """All nodes of some values but those whose values are kept, inputs before users."""
     found = toposort(roots, enter=lambda node: node.place is None)
@@ -186,7 +239,7 @@ def is_constant(root: Node) -> bool:
         node = stack.pop()
         if node in seen:
             continue
-        if node.place is not None or isinstance(node.op, (Buffer, Read, ReadAt, Assign)):
+        if node.place is not None or isinstance(node.op, LEAVES):
             return False
         seen.add(node)
         stack.extend(node.src)

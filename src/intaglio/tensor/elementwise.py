@@ -106,12 +106,12 @@ def is_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
 
 def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float | bool:
     """An operand of a named op as a node, or as the number that it is."""
-    value = plain(value)
-    if is_number(value):
-        return value
     if isinstance(value, TensorBase):
         check_device(name, like, value)
         return value._value()
+    value = plain(value)
+    if is_number(value):
+        return value
     return tensor_of(name, like, value)._value()  # pyright: ignore[reportArgumentType] -- every handle is a Tensor
 
 
@@ -144,6 +144,8 @@ def join(name: str, x: Node, y: Node | int | float | bool, *, floats: bool = Fal
 
 def meeting(x: Node | Tensor, y: Node | Tensor) -> DType:
     """The dtype in which two values meet. One without axes gives way to one with some, as PyTorch's do."""
+    if x.dtype is y.dtype:
+        return x.dtype
     if bool(x.shape) == bool(y.shape):
         return promote(x.dtype, y.dtype)
     return promote_scalar(x.dtype, y.dtype) if x.shape else promote_scalar(y.dtype, x.dtype)
@@ -187,9 +189,9 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
         answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
         return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
     a, b = join(name, left, right, floats=way.floats)
-    if isinstance(op, UNFIT[a.dtype.kind]):
+    if op.__class__ in UNFIT[a.dtype.kind]:
         raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
-    if a.shape != b.shape:
+    if a.shape != b.shape and b.shape:  # a scalar stays one
         shape = broadcast_shapes(name, a.shape, b.shape)
         a, b = to_shape(a, shape), to_shape(b, shape)
     return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)
@@ -244,7 +246,7 @@ def _binary_method(name: str, way: Way, text: str) -> Callable[[Tensor, Operand]
 
 def _is_operand(value: object) -> bool:
     """Whether a value can be an operand."""
-    return is_number(value) or isinstance(value, (TensorBase, list, tuple)) or hasattr(value, "__array__")
+    return isinstance(value, (TensorBase, int, float, list, tuple)) or hasattr(value, "__array__")
 
 
 def _unary_method(name: str, op: Op, text: str, *, floats: bool = True) -> Callable[[Tensor], Tensor]:

@@ -61,10 +61,11 @@ class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
 
 def is_tracked(value: object) -> bool:
     """Whether gradients flow through a tensor."""
-    if not isinstance(value, TensorBase) or value._grad_state is DETACHED:
+    if not isinstance(value, TensorBase):
         return False
-    if value._grad_state is not None:
-        return True
+    state = value._grad_state
+    if state is not None:
+        return state is not DETACHED
     storage = value._storage
     return storage is not None and storage.history is not None
 
@@ -83,7 +84,7 @@ def is_handle_of_leaf(value: TensorBase) -> bool:
 DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
 
 
-def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> Tensor:
+def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> None:
     """Track a computed tensor if one of its sources is."""
     for source in sources:
         if is_tracked(source):
@@ -91,8 +92,7 @@ def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> Tensor:
                 made._node = ops.detach(node)
             elif node.dtype.is_float:
                 made._grad_state = True
-            return made
-    return made
+            return
 
 
 def place(self: TensorBase, storage: Storage, node: Node) -> None:

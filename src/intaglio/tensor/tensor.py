@@ -10,6 +10,7 @@ from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.engine import realize as engine
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
+from intaglio.storage.history import Tracking
 from intaglio.storage.postponed import waits_for
 from intaglio.storage.report import Report, report
 from intaglio.tensor import (
@@ -28,7 +29,7 @@ from intaglio.tensor import (
     sorting,
     spatial,
 )
-from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, tracked_element, uop_of
+from intaglio.tensor.base import TensorBase, new, partition_tensors, relieve_tensor, tracked_element, uop_of
 from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
@@ -76,7 +77,11 @@ class Tensor(TensorBase):
 
     def _make(self, node: Node, *sources: Any) -> Tensor:
         """A computed tensor from others."""
-        made = gradients.mark(Tensor._from_node(node, self._device), node, sources)
+        made = new(Tensor)
+        made._node = node
+        made._device = self._device
+        if Tracking.begun:
+            gradients.mark(made, node, sources)
         relieve_tensor(made)
         return made
 
@@ -88,6 +93,9 @@ class Tensor(TensorBase):
         return made
 
     def _value(self) -> Node:
+        node = self._node
+        if node is not None:
+            return node
         node = super()._value()
         if self._grad_state is gradients.DETACHED and self._storage is not None and self._storage.history is not None:
             return node_ops.detach(node)

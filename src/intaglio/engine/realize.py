@@ -22,6 +22,7 @@ from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+    from types import FrameType
 
     from intaglio.engine.devices import Executable
     from intaglio.engine.plan import Plan
@@ -81,14 +82,14 @@ def _uninterrupted() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    pending: list[tuple[int, object]] = []
+    pending: list[tuple[int, FrameType | None]] = []
     old = signal.signal(signal.SIGINT, lambda number, frame: pending.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, old)
         if pending and callable(old):
-            old(*pending[0])  # pyright: ignore[reportArgumentType] -- the frame it was given
+            old(*pending[0])
 
 
 def execute(made: Plan, committed: Callable[[], None]) -> None:

@@ -11,9 +11,9 @@ from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put
 from intaglio.ops.memory import take as take_at
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.arguments import axes, flag, integer, integers, number, shown, tensor, word
+from intaglio.tensor.arguments import axes, flag, integer, integers, is_listed, is_tensor, number, shown, tensor, word
 from intaglio.tensor.base import TensorBase
-from intaglio.tensor.elementwise import copied, is_listed, is_tensor
+from intaglio.tensor.elementwise import copied
 from intaglio.tensor.indexing import checked as checked_index
 from intaglio.tensor.movement import axis_of, flat_ints
 

@@ -14,7 +14,7 @@ from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
+from intaglio.lower.emit import Binding, Emitter, Instance
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
@@ -27,7 +27,7 @@ from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
 from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape, expand
-from intaglio.ops.reduce import Fold, Scan
+from intaglio.ops.reduce import COMBINES, Fold, Scan
 from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
@@ -211,9 +211,8 @@ class _Kernel:
         pointer, index = self._target(target, (*places, *own[rank:]), scalar)
         result = self._decomposed(scalar.at(value, tuple(own)))
         if combine != "set":
-            kinds = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
             old = load(pointer, index, epoch=scalar.epoch(pointer))
-            result = make(COMBINE[kinds[combine]], old, result)
+            result = make(COMBINES[combine].op, old, result)
         for r in lead:
             emitter.pinned |= emitter.bit(r)
 
@@ -254,7 +253,7 @@ class _Kernel:
         emitter.pinned |= emitter.bit(along)
 
         def chain(instances: list[Instance], lanes: int) -> None:
-            start = identity(op.kind, x.dtype)
+            start = COMBINES[op.kind].identity(x.dtype)
             if lanes:
                 start = emitter.put(len(emitter.frames) - 1, expand(start, (lanes,)))
 

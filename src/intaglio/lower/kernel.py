@@ -31,6 +31,7 @@ from intaglio.ops.reduce import COMBINES, Fold, Scan
 from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
+from intaglio.rules.integers import integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ SHORT: Final = 24  # nodes of an expression of which as many vectors are compute
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
-EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
+EXACT: Final = choices + logic + integers + floats + casts
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `backend` once on each."""
     if "backend" in metafunc.fixturenames:
-        metafunc.parametrize("backend", metafunc.config.getoption("--backend") or ["CPU", "PYTHON"])
+        backends = metafunc.config.getoption("--backend") or ["CPU", "PYTHON"]
+        if metafunc.definition.get_closest_marker("values"):
+            backends = [backend for backend in backends if backend != "NULL"]
+        metafunc.parametrize("backend", backends)
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from intaglio.ops.movement import (
     reshape,
     shrink,
 )
-from intaglio.ops.reduce import Reduce, Scan, reduce, scan
+from intaglio.ops.reduce import Reduce, Scan, reduce
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -56,10 +56,8 @@ def pull(node: Node, ct: Node) -> Cotangents:
             return [pad(ct, tuple((a, n - b) for (a, b), n in zip(bounds, node.src[0].shape, strict=True)))]
         case Flip(axes=axes):
             return [flip(ct, axes)]
-        case Reduce(kind=kind, axes=axes):
-            return [_pull_reduce(node, kind, axes, ct)]
-        case Scan(kind=kind, axis=axis):
-            return [_pull_scan(node, kind, axis, ct)]
+        case Reduce() | Scan():
+            return [op.vjp(ct, node, node.src[0])]
         case Take():
             x, *indices = node.src
             return [put("add", zeros_like(x), ct, *indices), *([None] * len(indices))]
@@ -112,52 +110,6 @@ def _fit(ct: Node, x: Node) -> Node:
         return expand(ct, x.shape)
     axes = tuple(a for a, (m, n) in enumerate(zip(x.shape, ct.shape, strict=True)) if m != n)
     return reshape(reduce("sum", ct, axes), x.shape)
-
-
-def _kept(node: Node, x: Node, axes: tuple[int, ...]) -> Node:
-    """A reduced value repeated over the axes that went."""
-    return expand(reshape(node, tuple(1 if a in axes else n for a, n in enumerate(x.shape))), x.shape)
-
-
-def _pull_reduce(node: Node, kind: str, axes: tuple[int, ...], ct: Node) -> Node:
-    """A sum gives all the cotangent; an extreme shares it among equals; a product leaves each factor out in turn."""
-    (x,) = node.src
-    wide = _kept(ct, x, axes)
-    if kind == "sum":
-        return wide
-    if kind in ("max", "min"):
-        hit = ops.cast(ops.eq(x, _kept(node, x, axes)), x.dtype)
-        count = _kept(reduce("sum", hit, axes), x, axes)
-        return ops.div(ops.mul(wide, hit), count)
-    none = const(x.dtype, 0)
-    zero = ops.eq(x, none)
-    zeros = _kept(reduce("sum", ops.cast(zero, x.dtype), axes), x, axes)
-    rest = _kept(reduce("prod", ops.where(zero, const(x.dtype, 1), x), axes), x, axes)
-    others = ops.where(
-        ops.eq(zeros, none),
-        ops.div(_kept(node, x, axes), ops.where(zero, const(x.dtype, 1), x)),
-        ops.where(ops.and_(zero, ops.eq(zeros, const(x.dtype, 1))), rest, none),
-    )
-    return ops.mul(wide, others)
-
-
-def _pull_scan(node: Node, kind: str, axis: int, ct: Node) -> Node:
-    """A running sum gives each element the sum of the cotangents from it on; an extreme, to where it came from."""
-    (x,) = node.src
-    if kind == "sum":
-        return flip(scan("sum", flip(ct, (axis,)), axis), (axis,))
-    if kind == "prod":
-        total = flip(scan("sum", flip(ops.mul(ct, node), (axis,)), axis), (axis,))
-        return ops.div(total, x)
-    n = x.shape[axis]
-    place = expand(reshape(iota(n), tuple(n if a == axis else 1 for a in range(x.rank))), x.shape)
-    first = ops.where(ops.eq(x, node), place, const(dtypes.int64, -1))
-    source = scan("max", first, axis)
-    indices = [
-        source if a == axis else expand(reshape(iota(m), tuple(m if b == a else 1 for b in range(x.rank))), x.shape)
-        for a, m in enumerate(x.shape)
-    ]
-    return put("add", zeros_like(x), ct, *indices)
 
 
 def winners(shape: tuple[int, ...], indices: tuple[Node, ...]) -> Node:

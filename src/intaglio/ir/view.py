@@ -253,10 +253,6 @@ class View(NamedTuple):
                 return False
         return left == 0 and not theirs
 
-    def same_region(self, other: View) -> bool:
-        """Whether both select the same bytes, where that is plain to see (False is the safe answer)."""
-        return self.covers(other) and other.covers(self)
-
     def covers_whole(self, nbytes: int) -> bool:
         """Whether it selects every byte of a storage of that size."""
         return self.nbytes == nbytes and self.byte_bounds() == (0, nbytes) and not self.has_internal_overlap()

@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, toposort, walk
 from intaglio.lower.index import Index, Terms, number
 from intaglio.ops.elementwise import (
     ADD,
-    MAXIMUM,
-    MINIMUM,
-    MUL,
     Elementwise,
     Eq,
     Le,
@@ -37,30 +34,16 @@ from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
-from intaglio.ops.reduce import Across, Fold
+from intaglio.ops.reduce import COMBINES, Across, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.core.target import Target
 
-COMBINE: Final = {"sum": ADD, "prod": MUL, "max": MAXIMUM, "min": MINIMUM}
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
 BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
 Instance = dict[Node, int]
-
-
-def identity(kind: str, dtype: DType) -> Node:
-    """What a reduction starts from."""
-    match kind:
-        case "sum":
-            return const(dtype, 0)
-        case "prod":
-            return const(dtype, 1)
-        case "max":
-            return const(dtype, dtype.min)
-        case _:
-            return const(dtype, dtype.max)
 
 
 @dataclass(slots=True)
@@ -468,7 +451,7 @@ class Emitter:
             values = self._fold_along(op.kind, body, ranges, instances)
         else:
             shape = (self.bound[outer].lanes,)
-            start = identity(op.kind, node.dtype)
+            start = COMBINES[op.kind].identity(node.dtype)
             inits = [_splat(self, level, start, shape)] * len(instances)
             values = self._fold_loops(op.kind, body, ranges, instances, inits)
         self.bound.update(hidden)
@@ -505,21 +488,21 @@ class Emitter:
             self.flops += 1
             return self.put(level, fma(x, y, accumulator))
         self.flops += 1
-        return self.put(level, make(COMBINE[kind], accumulator, self.emit(body, instance)))
+        return self.put(level, make(COMBINES[kind].op, accumulator, self.emit(body, instance)))
 
     def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:
         """A reduction with no vector around it: its own best range is the vector."""
         v = self._along(body, ranges)
         dtype = body.dtype
         if v is None:
-            return self._fold_loops(kind, body, ranges, instances, [identity(kind, dtype)] * len(instances))
+            return self._fold_loops(kind, body, ranges, instances, [COMBINES[kind].identity(dtype)] * len(instances))
         others = [r for r in ranges if r is not v]
         lanes = self.lanes_of(body)
         extent = self.index.affine(v.src[0])[0]
         count = ACCUMULATORS if len(instances) == 1 else 1
         while count > 1 and extent < lanes * count:
             count //= 2
-        start = _splat(self, len(self.frames) - 1, identity(kind, dtype), (lanes,))
+        start = _splat(self, len(self.frames) - 1, COMBINES[kind].identity(dtype), (lanes,))
         inits = [start] * (count * len(instances))
 
         def nest(outer: list[Node], accumulators: list[Node]) -> list[Node]:
@@ -545,7 +528,7 @@ class Emitter:
         for place in range(len(instances)):
             own = accumulators[place * count : (place + 1) * count]
             while len(own) > 1:
-                own = [self.put(level, make(COMBINE[kind], a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
+                own = [self.put(level, make(COMBINES[kind].op, a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
             values.append(self.put(level, make(Across(kind), own[0])))
         return values
 

@@ -15,7 +15,7 @@ from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity, usual
+from intaglio.lower.emit import Binding, Emitter, Instance, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
@@ -28,10 +28,11 @@ from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape, expand
-from intaglio.ops.reduce import Fold, Scan
+from intaglio.ops.reduce import COMBINES, Fold, Scan
 from intaglio.ops.transcendental import FORMS as _FORMS  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
+from intaglio.rules.integers import integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ LONG: Final = 60  # nodes from which an expression is computed for one vector at
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
 FAR: Final = 1 << 23  # bytes of a result from which it goes past the caches: soon they would hold none of it
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
-EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
+EXACT: Final = choices + logic + integers + floats + casts
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +227,8 @@ class _Kernel:
         pointer, index = self._target(target, (*places, *own[rank:]), scalar)
         result = self._decomposed(scalar.at(value, tuple(own)))
         if combine != "set":
-            kinds = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
             old = load(pointer, index, epoch=scalar.epoch(pointer))
-            result = make(COMBINE[kinds[combine]], old, result)
+            result = make(COMBINES[combine].op, old, result)
         for r in lead:
             emitter.pinned |= emitter.bit(r)
         split = split and math.prod(value.shape) >= 2 * CHUNK and self.target.threads > 1
@@ -299,7 +299,7 @@ class _Kernel:
         emitter.pinned |= emitter.bit(along)
 
         def chain(instances: list[Instance], lanes: int) -> None:
-            start = identity(op.kind, x.dtype)
+            start = COMBINES[op.kind].identity(x.dtype)
             if lanes:
                 start = emitter.put(len(emitter.frames) - 1, expand(start, (lanes,)))
 

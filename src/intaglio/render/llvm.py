@@ -13,7 +13,7 @@ from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Lo
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
-from intaglio.ops.reduce import Across
+from intaglio.ops.reduce import COMBINES, Across
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,6 @@ INTRINSIC: Final = {
     "trunc": "trunc",
     "round": "roundeven",
 }
-COMBINE: Final = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 COMPARE: Final = {
     "lt": ("olt", "slt", "ult"),
     "le": ("ole", "sle", "ule"),
@@ -498,7 +497,7 @@ class _Writer:
 
     def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
         """Two values of a reduction taken together."""
-        return self.plain(COMBINE[kind], dtype, shape, [a, b])
+        return self.plain(COMBINES[kind].op.name, dtype, shape, [a, b])
 
     # -- arithmetic
 

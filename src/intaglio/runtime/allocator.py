@@ -64,7 +64,7 @@ class Allocator:
                 memory, address = free.pop()
                 self._kept -= capacity
             else:
-                memory, address = _take(capacity)
+                memory, address = self._take(capacity)
             self.used += nbytes
             used = GlobalCounters.mem_used = GlobalCounters.mem_used + nbytes
             if used > GlobalCounters.peak:
@@ -86,13 +86,16 @@ class Allocator:
                 self._free.setdefault(capacity, []).append((memory, address))
                 self._kept += capacity
 
-    def trim(self) -> int:
-        """Give all kept memory back to the system; how many bytes it was."""
-        with self._lock:
-            self._collect()
-            kept, self._kept = self._kept, 0
+    def _take(self, capacity: int) -> tuple[object, int]:
+        """Fresh memory. Where the system has no more, all that is kept goes back to it first."""
+        try:
+            return _take(capacity)
+        except DeviceError:
+            if not self._kept:
+                raise
+            self._kept = 0
             self._free.clear()
-            return kept
+            return _take(capacity)
 
 
 @lru_cache(maxsize=1024)

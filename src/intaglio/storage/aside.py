@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.view import View
 from intaglio.storage import reroll
 from intaglio.storage.journal import ROOM
-from intaglio.storage.skeleton import Pattern, Step
+from intaglio.storage.skeleton import Pattern, ReadStep, Step
 from intaglio.storage.storage import Storage
 from intaglio.storage.writes import Gathering, Item, Kind
 
@@ -50,14 +50,13 @@ class _Old:
 
     item: Item
     hole: int
-    step: Step
+    step: ReadStep
     over: int
     before: int  # the number of the last write of the storage before that
 
     @property
     def source(self) -> Storage:
         """The storage that is read."""
-        assert isinstance(self.step.storage, Storage)
         return self.step.storage
 
     @property
@@ -101,7 +100,7 @@ def _near(writes: Sequence[Numbered], older: set[Storage]) -> list[_Old]:
     for place, (storage, number, what) in enumerate(writes):
         if isinstance(what, Item):
             for step, hole in what.kind.reads:
-                known = written.get(step.storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+                known = written.get(step.storage)
                 stamp = int(what.holes[hole + 1])
                 if known is None or not known.numbers or known.numbers[-1] <= stamp:
                     continue
@@ -168,10 +167,9 @@ def _redirect(old: _Old, storage: Storage, number: int, kind_of: MakeKind) -> No
     steps: list[Step] = []
     place = 0
     for step in kind.pattern.steps:
-        steps.append(
-            replace(step, strides=view.strides, storage=storage) if place == hole and step.kind == "read" else step
-        )
-        place += {"read": 2, "number": 1, "op": 0}[step.kind]
+        mine = isinstance(step, ReadStep) and place == hole
+        steps.append(replace(step, strides=view.strides, storage=storage) if mine else step)
+        place += step.holes
     item.kind = kind_of(kind.storage, kind.dtype, kind.shape, kind.strides, Pattern(tuple(steps)))
     changed = (0, number)
     item.renewed = (*item.recorded[:hole], *changed, *item.recorded[hole + 2 :])

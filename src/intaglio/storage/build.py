@@ -31,13 +31,13 @@ from intaglio.storage.columns import (
     integers,
     is_one_number,
 )
-from intaglio.storage.skeleton import Pattern
+from intaglio.storage.skeleton import NumberStep, OpStep, Pattern
 from intaglio.storage.writes import Kind, Run
 
 if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef
     from intaglio.storage.reroll import Sequential
-    from intaglio.storage.skeleton import Step
+    from intaglio.storage.skeleton import Leaf, ReadStep
     from intaglio.storage.storage import Storage
     from intaglio.storage.writes import Column
 
@@ -102,13 +102,13 @@ class Whole:
         self.whole: Final[dict[int, Integers]] = {}
         hole = 0
         for step in kind.pattern.steps:
-            if step.kind == "op":
+            if isinstance(step, OpStep):
                 continue
             self.columns[hole] = run.column(hole)
-            found = None if step.dtype.is_bool and step.kind == "number" else integers(self.columns[hole])
+            found = None if step.dtype.is_bool and isinstance(step, NumberStep) else integers(self.columns[hole])
             if found is not None:
                 self.whole[hole] = found
-            hole += 2 if step.kind == "read" else 1
+            hole += step.holes
         self.nest: Final = common_nest(self.n, [self.offsets, *self.whole.values()])
 
     def write(self) -> Write:
@@ -132,11 +132,11 @@ class Whole:
         ref = table(values, dtype, self.ref.device)
         return window(View.contiguous(dtype, self.nest.extents), buffer(ref))
 
-    def _leaf(self, step: Step, hole: int) -> tuple[Node, bool]:
+    def _leaf(self, step: Leaf, hole: int) -> tuple[Node, bool]:
         """A read or number of the pattern for all entries, and whether it has the nest's axes."""
-        if step.kind == "number":
+        if isinstance(step, NumberStep):
             return self._number(step, hole)
-        storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+        storage = step.storage
         offsets = self.whole[hole]
         form = affine(offsets, self.nest)
         if form is not None:
@@ -150,7 +150,7 @@ class Whole:
         index = _positions(base, self.nest.extents, step.shape, step.strides, item)
         return take(self.read(storage, view), index), True
 
-    def _number(self, step: Step, hole: int) -> tuple[Node, bool]:
+    def _number(self, step: NumberStep, hole: int) -> tuple[Node, bool]:
         """A number of the pattern: a constant, an affine grid, or a table."""
         values = self.columns[hole]
         form = number_form(values, self.whole.get(hole), self.nest, step.dtype)
@@ -217,12 +217,12 @@ class Turns:
         kind = run.kind
         ref = self.home(kind.storage)
 
-        def leaf(step: Step, hole: int) -> tuple[Node, bool]:
+        def leaf(step: Leaf, hole: int) -> tuple[Node, bool]:
             """A read or number as an expression of the counter."""
             values = run.column(hole)
-            if step.kind == "number":
+            if isinstance(step, NumberStep):
                 return self._number(values, run, step.dtype, ref.device), False
-            storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+            storage = step.storage
             base, offset = self._offset(values, run, step.dtype, ref.device)
             view = View(step.dtype, step.shape, step.strides, base)
             return window(view, buffer(self.home(storage)), offset), False
@@ -317,7 +317,7 @@ def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:
     return Whole(run, read, ref).write()
 
 
-def copies(step: Step, target: Storage, places: Integers, offsets: Integers, stamps: Integers) -> Run:
+def copies(step: ReadStep, target: Storage, places: Integers, offsets: Integers, stamps: Integers) -> Run:
     """A run that copies what a read sees, at each of some offsets and stamps, to places of another storage."""
     whole = View.contiguous(step.dtype, step.shape)
     kind = Kind(target, step.dtype, step.shape, whole.strides, Pattern((step,)), ((step, 0),))

@@ -31,7 +31,7 @@ from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, Loo
 from intaglio.storage.kept import keep_everything, keep_overwritten
 from intaglio.storage.postponed import Pending, postponed, run_postponed
 from intaglio.storage.scalars import register_scalars, scalar_node
-from intaglio.storage.skeleton import Pattern, Step
+from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
 from intaglio.storage.slice import Slice, whole_home
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.viewed import view_of
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from intaglio.core.dtypes import DType
+    from intaglio.schedule.program import Statement
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
 
@@ -246,9 +247,9 @@ class Flush:
             self.homes[storage] = ref
         return ref
 
-    def _add(self, statement: Write | object) -> None:
+    def _add(self, statement: Statement) -> None:
         """Append a statement."""
-        self.program.statements.append(statement)  # pyright: ignore[reportArgumentType] -- Write or Repeat
+        self.program.statements.append(statement)
 
     def _mark(self, storage: Storage, first: int, last: int) -> None:
         """Note that the statements so far have made the writes to a storage from one number to another."""
@@ -398,7 +399,7 @@ class Flush:
         runs = [copy for run in writes.runs for copy in self.groups.tapes.taped(run)]
         for run in runs:
             self.home(run.kind.storage)
-            self.home(run.kind.reads[0][0].storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+            self.home(run.kind.reads[0][0].storage)
         reader = self._reader(len(self.program.statements))
         for run in runs:
             self._add(whole_write(run, reader, self.home(run.kind.storage)))
@@ -418,7 +419,7 @@ class Flush:
                     self._add(Write(self.home(storage), View.contiguous(view.dtype, each.shape, place), value))
         for (ref, position, strides), (places, offsets) in columns.items():
             source = Storage(ref.nbytes, ref.device, ref=ref)
-            step = Step("read", view.dtype, each.shape, strides, source)
+            step = ReadStep(view.dtype, each.shape, strides, source)
             run = copies(step, storage, np.array(places), np.array(offsets), np.zeros(len(places), np.int64))
             self._add(whole_write(run, functools.partial(_read_buffer, position), self.home(storage)))
 
@@ -444,7 +445,7 @@ class Flush:
 
     def _segment(self, storage: Storage, dtype: DType, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
-        kind = self.groups.kind(storage, dtype, (), (), Pattern((Step("number", dtype),)))
+        kind = self.groups.kind(storage, dtype, (), (), Pattern((NumberStep(dtype),)))
         offsets = offsets_of(dtype, numbers)
         run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)

@@ -24,6 +24,7 @@ from intaglio.storage.writes import Gathering, Item, Kind
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.storage.journal import AnyEntry
@@ -206,7 +207,7 @@ class Grouping:
         if rollable is None:
             return (storage,)
         _, item = rollable
-        return (storage, *(step.storage for step, _ in item.kind.reads if isinstance(step.storage, Storage)))
+        return (storage, *(step.storage for step, _ in item.kind.reads))
 
     def _begins(self, storage: Storage, first: int, written: Container[Storage]) -> bool:
         """Whether version 0 of a storage is still to be computed, from what a write of this number or a later one made.
@@ -272,13 +273,13 @@ class Grouping:
         return plain, Item(entry.sequence, kind, view.offset, found[1])
 
     def kind(
-        self, storage: Storage, dtype: object, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
+        self, storage: Storage, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
     ) -> Kind:
         """The one object for these common properties."""
         key = (storage, dtype, shape, strides, pattern)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))  # pyright: ignore[reportArgumentType]
+            kind = Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))
             self._kinds[key] = kind
         return kind
 

@@ -6,12 +6,11 @@ They have a storage each, since they were viewed or cloned; what reads them can 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from intaglio.ir.node import Node, substitute, toposort, walk
 from intaglio.ops.memory import Read
-from intaglio.storage.skeleton import is_small, of_node
+from intaglio.storage.skeleton import ReadStep, is_small, of_node
 from intaglio.storage.storage import Storage
 from intaglio.storage.viewed import view_of
 
@@ -32,7 +31,10 @@ def made_in_turns(candidates: set[Storage], values: Iterable[Node]) -> set[Stora
     for storage in candidates:
         found = of_node(storage.base) if storage.base is not None else None
         if found is not None:
-            steps = tuple(replace(s, storage=None) if s.storage in candidates else s for s in found[0].steps)
+            steps = tuple(
+                (s.dtype, s.shape, s.strides) if isinstance(s, ReadStep) and s.storage in candidates else s
+                for s in found[0].steps
+            )
             forms.setdefault((storage.nbytes, steps), []).append(storage)
     uses = Counter(
         source

@@ -187,7 +187,7 @@ def _reads(entry: Elements) -> Iterable[tuple[Storage, int, int, tuple[int, int]
     for skeleton, _, _, columns in entry.by_skeleton():
         for step, hole in skeleton.pattern().reads:
             offsets, stamps = columns[hole], columns[hole + 1]
-            source: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+            source = step.storage
             run = int(min(offsets)), int(max(offsets)) + step.dtype.itemsize
             yield source, int(min(stamps)), int(max(stamps)), run
 

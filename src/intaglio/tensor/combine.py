@@ -11,9 +11,10 @@ from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put
 from intaglio.ops.memory import take as take_at
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.arguments import axes, flag, integer, integers, number, shown, tensor, word
+from intaglio.ops.reduce import COMBINES
+from intaglio.tensor.arguments import axes, flag, integer, integers, is_listed, is_tensor, number, shown, tensor, word
 from intaglio.tensor.base import TensorBase
-from intaglio.tensor.elementwise import copied, is_listed, is_tensor
+from intaglio.tensor.elementwise import copied
 from intaglio.tensor.indexing import checked as checked_index
 from intaglio.tensor.movement import axis_of, flat_ints
 
@@ -387,12 +388,12 @@ def scatter_reduce(
     values = _source("scatter_reduce", self, src, index)
     dtype = self.dtype
     base = self._value()
-    start = {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max}[kinds[reduce]]
     ones = expand(const(dtypes.int64, 1), index.shape)
     counts = put("add", expand(const(dtypes.int64, 0), self.shape), ones, *places)
     hit = ops.lt(const(dtypes.int64, 0), counts)
-    first = base if include_self else ops.where(hit, expand(const(dtype, start), self.shape), base)
-    out = put(kinds[reduce], first, values, *places)
+    kind = kinds[reduce]
+    first = base if include_self else ops.where(hit, expand(COMBINES[kind].identity(dtype), self.shape), base)
+    out = put(kind, first, values, *places)
     if reduce == "mean":
         total = ops.add(counts, const(dtypes.int64, int(include_self)))
         total = ops.cast(ops.maximum(total, const(dtypes.int64, 1)), dtype)

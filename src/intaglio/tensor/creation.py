@@ -21,8 +21,7 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.arguments import flag, integer, integers, number, shown
-from intaglio.tensor.elementwise import is_array, is_listed, is_tensor
+from intaglio.tensor.arguments import flag, integer, integers, is_array, is_listed, is_tensor, number, shown
 from intaglio.tensor.movement import one_or_more
 
 if TYPE_CHECKING:

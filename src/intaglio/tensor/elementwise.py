@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -13,13 +13,13 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.arguments import flag, integer, shown, word
+from intaglio.tensor.arguments import flag, integer, is_tensor, shown, word
 from intaglio.tensor.arguments import number as number_of
 from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
 from intaglio.tensor.gradients import follows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from intaglio.tensor.tensor import Tensor
 
@@ -87,21 +87,6 @@ def is_number(value: object) -> bool:
 def plain(value: Any) -> Any:
     """A number of NumPy's as Python has it; anything else as it is."""
     return value.item() if isinstance(value, (np.number, np.bool)) else value  # pyright: ignore[reportUnknownVariableType] -- of any dtype
-
-
-def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether a value is a tensor."""
-    return isinstance(value, TensorBase)
-
-
-def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
-    """Whether a value is a list or tuple of anything."""
-    return isinstance(value, (list, tuple))
-
-
-def is_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
-    """Whether a value is an array of NumPy's."""
-    return isinstance(value, np.ndarray)
 
 
 def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float | bool:
@@ -459,8 +444,8 @@ def pow_(self: Tensor, other: Operand) -> Tensor:
         return _whole_power(base, int(other))
     if is_number(other) and self.dtype.is_float and abs(other) <= 64 and float(other).is_integer():
         return _whole_power(self, int(other))
-    if not self.dtype.is_float and (isinstance(other, TensorBase) and not other.dtype.is_float):
-        return _integer_power(self, other)  # pyright: ignore[reportArgumentType]
+    if not self.dtype.is_float and is_tensor(other) and not other.dtype.is_float:
+        return _integer_power(self, other)
     return binary("pow", POWER, self, other)
 
 

@@ -17,13 +17,11 @@ from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.storage.scratch import shelved
+from intaglio.tensor.arguments import is_array, is_listed, is_tensor
 from intaglio.tensor.base import TensorBase, flush_tensors, relieve
 from intaglio.tensor.elementwise import (
     broadcast_shapes,
-    is_array,
-    is_listed,
     is_number,
-    is_tensor,
     plain,
     to_shape,
     to_shape_full,
@@ -49,9 +47,10 @@ class Parsed:
     first: int = 0  # where the index tensors' axes go among the others
 
 
-def _parts(self: Tensor, index: Any) -> list[Part]:
+def _parts(self: Tensor, index: object) -> list[Part]:
     """The index as a list of parts."""
-    return [_normal(self, part) for part in (index if isinstance(index, tuple) else (index,))]  # pyright: ignore[reportUnknownVariableType] -- any objects
+    parts = index if is_listed(index) and not isinstance(index, list) else (index,)
+    return [_normal(self, part) for part in parts]
 
 
 def parse(self: Tensor, index: object) -> Parsed:
@@ -163,8 +162,8 @@ def _whole(part: Any) -> int:
 
 def _plain(part: Any) -> Any:
     """A list with its tensors as numbers."""
-    if isinstance(part, list):
-        return [_plain(p) for p in part]  # pyright: ignore[reportUnknownVariableType] -- any objects
+    if is_listed(part) and not isinstance(part, tuple):
+        return [_plain(p) for p in part]
     return part.numpy() if is_tensor(part) else part
 
 

@@ -11,6 +11,7 @@ from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
+from intaglio.ops.reduce import EXTREMES
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
 from intaglio.tensor.arguments import flag, number
@@ -33,7 +34,7 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
 def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdim: bool) -> Node:
     """A reduction of a node, half precision accumulated in float32."""
     check_computes("reduce", node.dtype)
-    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind in ("sum", "prod") else node
+    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind not in EXTREMES else node
     total = ops.cast(reduce_op(kind, wide, axes), node.dtype)
     return reshape(total, kept_shape(node.shape, axes)) if keepdim else total
 
@@ -204,7 +205,7 @@ def _running(name: str, kind: str, self: Tensor, axis: int, dtype: DTypeLike | N
     """A running reduction."""
     node = self._value()
     check_computes(name, node.dtype)
-    if kind in ("sum", "prod"):
+    if kind not in EXTREMES:
         node = _accumulated(node, dtype)
     if self.ndim == 0:
         axis_of(name, axis, 1)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     Places = np.ndarray[Any, np.dtype[np.int64]]
 
 PLACE: Final = 32  # bits of a word that hold a place
-SAMPLE: Final = 1 << 12  # elements by which the few largest of many are told from the others
+SAMPLE: Final = 1 << 10  # elements at least by which the few largest of many are told from the others
+ROWS: Final = 32  # rows at most of which that is done one by one
 MANY: Final = 16  # elements for each one sought, from which that is done
 
 
@@ -240,34 +241,43 @@ def _places(shape: tuple[int, ...]) -> Node:
 
 
 def _few(self: Tensor, axis: int, count: int, *, descending: bool) -> Tensor | None:
-    """Where the first elements in order are, if they are few of one row: None if that is to be found otherwise.
-
-    A sample tells what they are at least; what is not less than that is soon found, and there is not much of it.
-    """
+    """Where the first elements in order are, if they are few of some long rows; else None."""
     n = self.shape[axis]
-    if self.numel() != n or not count or n < MANY * max(count, SAMPLE) or not self.dtype.struct_code:
+    if not count or self.numel() > ROWS * n or n < MANY * max(count, SAMPLE) or not self.dtype.struct_code:
         return None
     with engine.lock:
-        array = on_memory(*bytes_of(self)).reshape(-1)
-        sample = np.sort(array[:: n // SAMPLE])
-        share = count * len(sample) / n
-        rank = math.ceil(share + 4 * math.sqrt(share) + 4)
-        if rank > len(sample) // 4:
-            return None
-        bound = sample[-rank] if descending else sample[rank - 1]
-        if bound != bound:
-            return None
-        near = np.flatnonzero(~(array < bound) if descending else array <= bound)  # NaN is the largest
-        if not count <= len(near) <= n // 4:
-            return None
-        found = array[near]
+        array = np.moveaxis(on_memory(*bytes_of(self)), axis, -1)
+        found: list[Places] = []
+        for row in array.reshape(-1, n):
+            first = _first_few(row, count, descending=descending)
+            if first is None:
+                return None
+            found.append(first)
+    order = np.array(found, np.int64).reshape(*array.shape[:-1], count)
+    ref = engine.from_bytes(order.tobytes(), self._near)
+    return _adopted(self, ref, View.contiguous(dtypes.int64, order.shape), axis, n)
+
+
+def _first_few(row: Array, count: int, *, descending: bool) -> Places | None:
+    """Where the first elements in order are of a row, if a sample tells about which they are.
+
+    What does not come after an element of the sample is soon found, and there is not much of it.
+    """
+    sample = np.sort(row[:: len(row) // min(max(SAMPLE, len(row) // 256), 4 * SAMPLE)])
+    share = count * len(sample) / len(row)
+    rank = math.ceil(share + 4 * math.sqrt(share) + 4)
+    if rank > len(sample) // 4:
+        return None
+    bound = sample[-rank] if descending else sample[rank - 1]
+    if bound != bound:
+        return None
+    near = np.flatnonzero(~(row < bound) if descending else row <= bound)  # NaN is the largest
+    if not count <= len(near) <= len(row) // 4:
+        return None
+    found = row[near]
     if descending:
-        order = len(near) - 1 - np.argsort(found[::-1], kind="stable")[::-1]
-    else:
-        order = np.argsort(found, kind="stable")
-    ref = engine.from_bytes(near[order[:count]].astype(np.int64).tobytes(), self._near)
-    shape = tuple(count if a == axis else 1 for a in range(self.ndim))
-    return _adopted(self, ref, View.contiguous(dtypes.int64, shape), self.ndim - 1, n)
+        return near[len(near) - 1 - np.argsort(found[::-1], kind="stable")[::-1][:count]]
+    return near[np.argsort(found, kind="stable")[:count]]
 
 
 # -- values in order

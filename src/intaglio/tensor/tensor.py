@@ -719,8 +719,6 @@ class Tensor(TensorBase):
 
     def data_ptr(self) -> Any:
         """Where the bytes of a realized tensor are."""
-        from intaglio.engine import realize as engine
-
         ref, view = convert.bytes_of(self.realize())
         return engine.buffer_of(ref).address + view.offset
 

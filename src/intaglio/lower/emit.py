@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, toposort
+from intaglio.lower.binding import Binding as Binding
+from intaglio.lower.binding import Instance as Instance
 from intaglio.lower.index import Index, Terms, number
+from intaglio.lower.positions import emit_position, position_of
 from intaglio.ops.elementwise import (
     ADD,
     MAXIMUM,
@@ -39,11 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.core.target import Target
+    from intaglio.lower.positions import Position
 
 COMBINE: Final = {"sum": ADD, "prod": MUL, "max": MAXIMUM, "min": MINIMUM}
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
 BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
-Instance = dict[Node, int]
 
 
 def identity(kind: str, dtype: DType) -> Node:
@@ -66,17 +69,6 @@ class Frame:
     code: list[Node] = field(default_factory=list)
     have: set[Node] = field(default_factory=set)
     memo: dict[tuple[Node, tuple[tuple[int, int], ...]], Node] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Binding:
-    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `mask` bounds the last."""
-
-    frame: int
-    base: Node
-    instances: int = 1
-    lanes: int = 0
-    bound: Node | None = None  # lanes at or past it are masked
 
 
 class Emitter:
@@ -448,7 +440,11 @@ class Emitter:
         frames, self.frames = self.frames, self.frames[: level + 1]
         hidden = {r: self.bound.pop(r) for r in list(self.bound) if self.bound[r].frame > level}
         body, ranges = node.src[0], list(node.src[1:])
-        if outer is None:
+        position = position_of(node) if outer is None and len(instances) == 1 else None
+        found = self._position(position, instances[0]) if position is not None else None
+        if found is not None:
+            values = [found]
+        elif outer is None:
             values = self._fold_along(op.kind, body, ranges, instances)
         else:
             shape = (self.bound[outer].lanes,)
@@ -460,6 +456,16 @@ class Emitter:
         frame = self.frames[level]
         for instance, value in zip(instances, values, strict=True):
             frame.memo[node, self._key(mask, instance)] = value
+
+    def _position(self, position: Position, instance: Instance) -> Node | None:
+        """The position of an extreme, which is known as well then; None where it was known before."""
+        best = position.best
+        start = identity(position.kind, best.dtype)
+        found = None if self._found(best, instance) is not None else emit_position(self, position, start, instance)
+        if found is None:
+            return None
+        self.frames[-1].memo[best, self._key(self.mask(best), instance)] = found[1]
+        return found[0]
 
     def _fold_loops(
         self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], inits: list[Node]

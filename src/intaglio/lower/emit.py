@@ -302,10 +302,14 @@ class Emitter:
         around, self.guard = self.guard, level + 1
         values = self.emit_all(x, list(missing.values()))
         usually = [self._known(y, i) for i in missing.values()]
-        chosen = [self.put(level + 1, where(*choice)) for choice in zip(conditions, values, usually, strict=True)]
+        chosen = [
+            value if test is some and value.shape == other.shape else self.put(level + 1, where(test, value, other))
+            for test, value, other in zip(conditions, values, usually, strict=True)
+        ]
         self.guard = around
         code = self.frames.pop().code
-        usually = [_splat(self, level, u, c.shape if not u.shape else ()) for u, c in zip(usually, chosen, strict=True)]
+        if any(c.shape != u.shape for c, u in zip(chosen, usually, strict=True)):
+            usually = [_splat(self, level, u, () if u.shape else c.shape) for u, c in zip(usually, chosen, strict=True)]
         start = make(If(next(self._numbers)), some, *usually)
         end = make(END_IF, start, *chosen)
         frame = self.frames[level]

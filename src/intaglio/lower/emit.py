@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, toposort, walk
+from intaglio.lower.binding import Binding as Binding
+from intaglio.lower.binding import Instance as Instance
 from intaglio.lower.index import Index, Terms, number
+from intaglio.lower.positions import emit_position, position_of
 from intaglio.ops.elementwise import (
     ADD,
     Elementwise,
@@ -40,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.core.target import Target
+    from intaglio.lower.positions import Position
 
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
 BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
-Instance = dict[Node, int]
 
 
 @dataclass(slots=True)
@@ -53,17 +56,6 @@ class Frame:
     code: list[Node] = field(default_factory=list)
     have: set[Node] = field(default_factory=set)
     memo: dict[tuple[Node, tuple[tuple[int, int], ...]], Node] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Binding:
-    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `mask` bounds the last."""
-
-    frame: int
-    base: Node
-    instances: int = 1
-    lanes: int = 0
-    bound: Node | None = None  # lanes at or past it are masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +301,14 @@ class Emitter:
         around, self.guard = self.guard, level + 1
         values = self.emit_all(x, list(missing.values()))
         usually = [self._known(y, i) for i in missing.values()]
-        chosen = [self.put(level + 1, where(*choice)) for choice in zip(conditions, values, usually, strict=True)]
+        chosen = [
+            value if test is some and value.shape == other.shape else self.put(level + 1, where(test, value, other))
+            for test, value, other in zip(conditions, values, usually, strict=True)
+        ]
         self.guard = around
         code = self.frames.pop().code
-        usually = [_splat(self, level, u, c.shape if not u.shape else ()) for u, c in zip(usually, chosen, strict=True)]
+        if any(c.shape != u.shape for c, u in zip(chosen, usually, strict=True)):
+            usually = [_splat(self, level, u, () if u.shape else c.shape) for u, c in zip(usually, chosen, strict=True)]
         start = make(If(next(self._numbers)), some, *usually)
         end = make(END_IF, start, *chosen)
         frame = self.frames[level]
@@ -447,7 +443,11 @@ class Emitter:
         frames, self.frames = self.frames, self.frames[: level + 1]
         hidden = {r: self.bound.pop(r) for r in list(self.bound) if self.bound[r].frame > level}
         body, ranges = node.src[0], list(node.src[1:])
-        if outer is None:
+        position = position_of(node) if outer is None and len(instances) == 1 else None
+        found = self._position(position, instances[0]) if position is not None else None
+        if found is not None:
+            values = [found]
+        elif outer is None:
             values = self._fold_along(op.kind, body, ranges, instances)
         else:
             shape = (self.bound[outer].lanes,)
@@ -459,6 +459,16 @@ class Emitter:
         frame = self.frames[level]
         for instance, value in zip(instances, values, strict=True):
             frame.memo[node, self._key(mask, instance)] = value
+
+    def _position(self, position: Position, instance: Instance) -> Node | None:
+        """The position of an extreme, which is known as well then; None where it was known before."""
+        best = position.best
+        start = identity(position.kind, best.dtype)
+        found = None if self._found(best, instance) is not None else emit_position(self, position, start, instance)
+        if found is None:
+            return None
+        self.frames[-1].memo[best, self._key(self.mask(best), instance)] = found[1]
+        return found[0]
 
     def _fold_loops(
         self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], inits: list[Node]

@@ -19,6 +19,7 @@ from intaglio.lower.emit import Binding, Emitter, Instance, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
+from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
@@ -498,6 +499,7 @@ class _Kernel:
         dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
             places = self._keep_rows(places, v)
+        places = sorted(places, key=_has_no_position)  # which give extremes as well
         extents = {r: self.index.affine(r.src[0])[0] for r in ranges}
         work = 1
         for r in ranges:
@@ -845,6 +847,11 @@ def _mergings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
                 found.append((left, right))
     found.append(shape)
     return found
+
+
+def _has_no_position(place: Place) -> bool:
+    """Whether a value asks for no position of an extreme."""
+    return not any(position_of(n) for n in walk((place.value,)) if isinstance(n.op, Fold))
 
 
 def _fold_size(value: Node, index: Index) -> int:

@@ -78,7 +78,7 @@ def _split(x: Node) -> tuple[Node, Node]:
 
 def _is_unusual(x: Node) -> Node:
     """Whether x is not a positive normal number: below, 0, denormal, an infinity or NaN."""
-    above = bitcast(sub(bits(x), whole(LEAST_NORMAL)), dtypes.uint32)
+    above = sub(bitcast(x, dtypes.uint32), const(dtypes.uint32, LEAST_NORMAL))
     return ge(above, const(dtypes.uint32, INFINITY - LEAST_NORMAL))
 
 
@@ -191,7 +191,8 @@ def _exp2_to_float32(x: Node) -> Node:
 def power(x: Node, y: Node) -> Node:
     """x ** y with C's edges, as 2 ** (y log2 x)."""
     exponent = mul(cast(y, f64), _log2_of_double(cast(x, f64)))
-    positive = lt(bitcast(sub(bits(x), whole(1)), dtypes.uint32), const(dtypes.uint32, INFINITY - 1))
+    below = sub(bitcast(x, dtypes.uint32), const(dtypes.uint32, 1))
+    positive = lt(below, const(dtypes.uint32, INFINITY - 1))
     usual = and_(positive, lt(magnitude(exponent), double(126)))
     return rarely(not_(usual), _power_at_edges(x, y), _exp2_to_float32(exponent))
 

@@ -436,9 +436,9 @@ class _Writer:
 
     def goes_past(self, node: Node) -> bool:
         """Whether a node stores whole vectors past the caches."""
-        if not isinstance(node.op, Store) or len(node.src) > 3:
+        if not isinstance(node.op, Store) or len(node.src) != 3:
             return False
-        pointer, index, value = node.src[:3]
+        pointer, index, value = node.src
         return isinstance(pointer.op, Param) and pointer.op.slot in self.past and bool(value.shape) and not index.shape
 
     def stores_past(self, nodes: Sequence[Node]) -> None:
@@ -450,7 +450,7 @@ class _Writer:
         stores: list[tuple[str, str, int]] = []
         rest = "0"
         for node in nodes:
-            pointer, index, value = node.src
+            pointer, index, value = node.src[:3]
             kind = self.memory(pointer.dtype, value.shape)
             name = self.value(value)
             if pointer.dtype.is_bool:

@@ -14,6 +14,7 @@ from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, wi
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.followers import Followers
+from intaglio.schedule.pieces import FEW, in_pieces, pieces_of
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
     done: dict[Node, Node] = {}
     followers = Followers()
     out: list[Statement] = []
+    statements = [replace(s, value=in_pieces(s.value, is_product)) if isinstance(s, Write) else s for s in statements]
     shared = _shared(statements)
 
     def overwrite(ref: BufferRef) -> None:
@@ -222,7 +224,9 @@ class _Materialize:
                         for factor in node.src[0].src:
                             self._factor(factor, column, chosen)
                         must = must or _has_product_below(node, order, chosen, self.done)
-                    must = must or node in self.shared or inner > DEEPEST
+                    pieces = pieces_of(node) if node.size <= FEW else []
+                    chosen.update(pieces)
+                    must = must or (bool(pieces) and _feeds_many(node, order)) or node in self.shared or inner > DEEPEST
                 case Elementwise():
                     deep = (inner > DEEPEST and node.size > 1 and node not in bodies) or inner > 4 * DEEPEST
                     must = must or deep or (node in self.shared and inner >= 8 and node.size >= 1024)
@@ -247,6 +251,17 @@ class _Materialize:
                 chosen.add(source if slides else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _feeds_many(node: Node, order: list[Node]) -> bool:
+    """Whether many values are computed from a value: then each thread would compute it again."""
+    reached = {node}
+    for n in order:
+        if any(s in reached for s in n.src):
+            reached.add(n)
+            if n.size > LIGHT:
+                return True
+    return False
 
 
 def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:

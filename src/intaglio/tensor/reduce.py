@@ -14,6 +14,7 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import EXTREMES
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
+from intaglio.schedule.pieces import LARGE, PIECES
 from intaglio.tensor.arguments import flag, number
 from intaglio.tensor.elementwise import check_computes
 from intaglio.tensor.movement import axes_of, axis_of
@@ -168,21 +169,38 @@ def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: 
     """The first position of the extreme (of the first NaN, if there is one)."""
     if self.numel() == 0 and (axis is None or self.shape[axis_of(name, axis, self.ndim)] == 0):
         raise ShapeError(f"{name}: there must be an element to choose; the tensor has shape {self.shape}.")
-    if axis is None:
-        flat = self.reshape(-1)
-        found = _position(name, kind, flat, 0, keepdim=False)
-        return found.reshape((1,) * self.ndim) if keepdim else found
     check_computes(name, self.dtype)
+    if axis is None:
+        found = self._make(_position_in_all(kind, self.reshape(-1)._value()), self)
+        return found.reshape((1,) * self.ndim) if keepdim else found
     a = axis_of(name, axis, self.ndim)
     node = self._value()
     n = node.shape[a]
-    best = expand(reshape(reduce_op(kind, node, (a,)), kept_shape(node.shape, (a,))), node.shape)
+    place = expand(reshape(iota(n), tuple(n if b == a else 1 for b in range(node.rank))), node.shape)
+    first = _position_in_all(kind, node) if node.rank == 1 else _first(kind, node, a, place, n)
+    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdim else first, self)
+
+
+def _position_in_all(kind: str, node: Node) -> Node:
+    """The first position of the extreme of a vector; of a long one the least of those in pieces that reach it."""
+    n = node.size
+    count = next((k for k in range(PIECES, 1, -1) if n % k == 0), 0) if n >= LARGE else 0
+    if not count:
+        return _first(kind, node, 0, iota(n), n)
+    rows = reshape(node, (count, n // count))
+    along = expand(reshape(iota(n // count), (1, n // count)), rows.shape)
+    starts = ops.mul(iota(count), const(dtypes.int64, n // count))
+    places = ops.add(_first(kind, rows, 1, along, n), starts)
+    return _first(kind, reduce_op(kind, rows, (1,)), 0, places, n)
+
+
+def _first(kind: str, node: Node, axis: int, place: Node, never: int) -> Node:
+    """The least place along an axis where a value is the extreme, or NaN."""
+    best = expand(reshape(reduce_op(kind, node, (axis,)), kept_shape(node.shape, (axis,))), node.shape)
     hit = ops.eq(node, best)
     if node.dtype.is_float:
         hit = ops.or_(hit, ops.ne(node, node))
-    place = expand(reshape(iota(n), tuple(n if b == a else 1 for b in range(node.rank))), node.shape)
-    first = reduce_op("min", ops.where(hit, place, const(dtypes.int64, n)), (a,))
-    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdim else first, self)
+    return reduce_op("min", ops.where(hit, place, const(dtypes.int64, never)), (axis,))
 
 
 def argmax(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:

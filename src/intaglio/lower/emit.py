@@ -35,7 +35,7 @@ from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
-from intaglio.ops.reduce import Across, Fold
+from intaglio.ops.reduce import Across, Dot, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -456,6 +456,9 @@ class Emitter:
             self.flops += 1
             return self.put(level, fma(x, y, accumulator))
         self.flops += 1
+        if isinstance(body.op, Dot):
+            x, y = (self.emit(s, instance) for s in body.src[:2])
+            return self.put(level, make(body.op, x, y, accumulator))
         return self.put(level, make(COMBINE[kind], accumulator, self.emit(body, instance)))
 
     def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:

@@ -65,6 +65,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "scan": (_T, _K),
     "fold": (_P,),
     "across": (_I,),
+    "dot": (_P, _I),
     "interleave": (_I,),
     "range": (_T, _K, _P),
     "load": (_P, _I),

@@ -37,7 +37,7 @@ from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
-from intaglio.ops.reduce import COMBINES, Across, Fold
+from intaglio.ops.reduce import COMBINES, Across, Dot, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -463,7 +463,7 @@ class Emitter:
     def _position(self, position: Position, instance: Instance) -> Node | None:
         """The position of an extreme, which is known as well then; None where it was known before."""
         best = position.best
-        start = identity(position.kind, best.dtype)
+        start = COMBINES[position.kind].identity(best.dtype)
         found = None if self._found(best, instance) is not None else emit_position(self, position, start, instance)
         if found is None:
             return None
@@ -498,6 +498,9 @@ class Emitter:
             self.flops += 1
             return self.put(level, fma(x, y, accumulator))
         self.flops += 1
+        if isinstance(body.op, Dot):
+            x, y = (self.emit(s, instance) for s in body.src[:2])
+            return self.put(level, make(body.op, x, y, accumulator))
         return self.put(level, make(COMBINES[kind].op, accumulator, self.emit(body, instance)))
 
     def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:

@@ -25,6 +25,7 @@ from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.stream import Stream, streamed
+from intaglio.lower.words import in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
@@ -489,6 +490,11 @@ class _Kernel:
             Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
             return
         if v is not None and row is not None:
+            sheets = [r for r in ranges if r is not row and r is not v]
+            words = in_words(self.loops, self.axes, places[0], row, v, sheets) if split else None
+            if words is not None:
+                words.run(ranges)
+                return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
         fold = streamed(self.loops, places[0], v) if v is not None and alone else None

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
     from intaglio.ir.node import Shape
 
-WIDE: Final = (dtypes.float16, dtypes.bfloat16)  # whose products are added in float32
+WIDE: Final = {  # dtype: what its products are added in
+    dtypes.float16: dtypes.float32,
+    dtypes.bfloat16: dtypes.float32,
+    dtypes.int8: dtypes.int32,
+    dtypes.uint8: dtypes.int32,
+}
 
 
 class Composite(Op):
@@ -67,10 +72,10 @@ MATMUL: Final = Matmul()
 
 
 def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
-    """The sum over axes of the product of two nodes of one shape; half precision adds in float32."""
+    """The sum over axes of the product of two nodes of one shape; half precision adds in float32, bytes in int32."""
     dtype = x.dtype
     if dtype in WIDE:
-        x, y = ops.cast(x, dtypes.float32), ops.cast(y, dtypes.float32)
+        x, y = ops.cast(x, WIDE[dtype]), ops.cast(y, WIDE[dtype])
     return ops.cast(reduce("sum", ops.mul(x, y), axes), dtype)
 
 

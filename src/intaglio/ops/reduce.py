@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from intaglio.core.dtypes import dtypes
+from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, Op, Result, make
 from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, and_, cast, div, eq, mul, where
@@ -13,7 +13,6 @@ from intaglio.ops.memory import const, iota, put
 from intaglio.ops.movement import expand, flip, reshape
 
 if TYPE_CHECKING:
-    from intaglio.core.dtypes import DType
     from intaglio.ops.elementwise import Binary, Number
 
 
@@ -179,6 +178,35 @@ class Across(Op):
     def evaluate(self, x: Number, y: Number) -> Number:
         """Two lanes joined."""
         return COMBINES[self.kind].op.evaluate(x, y)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot(Op):
+    """An accumulator plus the products of the parts of two words. LOOP and LINEAR level.
+
+    src: (x, y, accumulator): uint32 words, as many as lanes. Parts are two bfloat16, summed in float32 with subnormal
+    numbers as 0, or (`of` int8) four bytes, x's unsigned and y's signed, summed in int32.
+    """
+
+    of: DType
+    name: ClassVar[str] = "dot"
+
+    def infer(self, x: Node, y: Node, accumulator: Node) -> Result:
+        """As the accumulator."""
+        if any(n.dtype is not dtypes.uint32 for n in (x, y)):
+            raise InternalError(f"dot: of words, not {x.dtype.name} and {y.dtype.name}")
+        return accumulator.dtype, accumulator.shape or x.shape or y.shape
+
+    def evaluate(self, x: int, y: int, accumulator: float) -> float:
+        """One lane, with the rounding of fused operations left to the caller's double precision."""
+        if self.of is dtypes.int8:
+            left = ((x >> k) & 255 for k in (0, 8, 16, 24))
+            right = (((y >> k & 255) ^ 128) - 128 for k in (0, 8, 16, 24))
+            return accumulator + sum(a * b for a, b in zip(left, right, strict=True))
+        for k in (16, 0):
+            a, b = (dtypes.float32.from_bits((w >> k & 0xFFFF) << 16) for w in (x, y))
+            accumulator = dtypes.float32.wrap(accumulator + a * b)
+        return accumulator
 
 
 def reduce(kind: str, x: Node, axes: tuple[int, ...]) -> Node:

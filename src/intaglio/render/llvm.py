@@ -13,7 +13,7 @@ from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Lo
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
-from intaglio.ops.reduce import COMBINES, Across
+from intaglio.ops.reduce import COMBINES, Across, Dot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -250,6 +250,8 @@ class _Writer:
                 self.leaf(node)
             case Across(kind=kind):
                 self.define(node, self.across(node, kind))
+            case Dot(of=of):
+                self.define(node, self.dot(node, of))
             case Interleave(second=second):
                 self.define(node, self.interleave(node, second=second))
             case Expand(to=to):
@@ -485,6 +487,19 @@ class _Writer:
             name = self.combine(kind, vector.dtype, (half,), low, high)
             lanes = half
         return self.fresh(f"extractelement {self.type(vector.dtype, (1,))} {name}, i32 0")
+
+    def dot(self, node: Node, of: DType) -> str:
+        """An accumulator plus the products of the parts of words."""
+        x, y, total = (self.value(s, node.shape) for s in node.src)
+        word, kind = self.type(dtypes.uint32, node.shape), self.type(node.dtype, node.shape)
+        if of is dtypes.int8:
+            name = "llvm.x86.avx512.vpdpbusd.512"
+            return self.fresh(self.intrinsic(name, kind, (kind, total), (word, x), (word, y)))
+        parts = f"<{2 * node.shape[0]} x bfloat>"
+        x, y = (self.fresh(f"bitcast {word} {v} to {parts}") for v in (x, y))
+        return self.fresh(
+            self.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", kind, (kind, total), (parts, x), (parts, y))
+        )
 
     def interleave(self, node: Node, *, second: bool) -> str:
         """Lanes of halves of two vectors in turn."""

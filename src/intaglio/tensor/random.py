@@ -17,7 +17,7 @@ from intaglio.core.locks import Level, across_forks
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import reshape
-from intaglio.tensor.arguments import flag, integer, number
+from intaglio.tensor.arguments import flag, integer, is_listed, number
 from intaglio.tensor.creation import device_name, wanting
 from intaglio.tensor.movement import flat_ints
 
@@ -212,14 +212,14 @@ def randint(
         >>> Tensor.randint(10, 11, (2, 2)).tolist(), Tensor.randint(2, low=5, high=6).tolist()
         ([[10, 10], [10, 10]], [5, 5])
     """
-    if size is None and len(shape) in (2, 3) and isinstance(shape[-1], (list, tuple)):
-        *shape, size = shape  # pyright: ignore[reportAssignmentType] -- a sequence of anything: checked below
+    ends: tuple[object, ...] = (low, high)
+    if size is None and len(shape) in (2, 3) and is_listed(shape[-1]):
+        shape, size = shape[:-1], shape[-1]
     if size is not None:
         if len(shape) not in (1, 2):
-            raise ShapeError(f"randint: before the size, high or low and high are wanted; got {tuple(shape)}.")
-        low, high = (0, *shape)[-2:]  # pyright: ignore[reportAssignmentType] -- checked below
-        shape = (size,)
-    low, high = integer("randint", "low", low), integer("randint", "high", high)
+            raise ShapeError(f"randint: before the size, high or low and high are wanted; got {shape}.")
+        ends, shape = (0, *shape)[-2:], (size,)
+    low, high = integer("randint", "low", ends[0]), integer("randint", "high", ends[1])
     extents = flat_ints("randint", shape)
     chosen = dtypes.of(dtype, dtypes.int64)
     if high <= low:

@@ -263,7 +263,8 @@ def _number(folded: Node, bound: Bound) -> Any:
 
 def constant(dtype: DType, value: Number) -> Node:
     """A number as a node."""
-    return make(Op.registry["const"](dtype, dtype.to_bits(dtype.wrap(value))))  # pyright: ignore[reportCallIssue]
+    bits = dtype.to_bits(dtype.wrap(value))
+    return make(Op.registry["const"](dtype, bits))  # pyright: ignore[reportCallIssue] -- it is declared above this layer
 
 
 def instantiate(template: Node, bound: Bound) -> Node:

@@ -110,7 +110,12 @@ class TensorBase(ScalarHandle):
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """The element type.
+
+        Examples:
+            >>> Tensor([1, 2]).dtype
+            dtypes.int64
+        """
         if self._node is not None:
             return self._node.dtype
         if self._view is not None:
@@ -120,14 +125,24 @@ class TensorBase(ScalarHandle):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extent of each axis."""
+        """The extent of each axis.
+
+        Examples:
+            >>> Tensor([[1, 2, 3]]).shape
+            (1, 3)
+        """
         if self._node is not None:
             return self._node.shape
         return self._view.shape if self._view is not None else ()
 
     @property
     def device(self) -> str:
-        """The name of the device that holds it."""
+        """The name of the device that holds it.
+
+        Examples:
+            >>> Tensor([1, 2]).device
+            'CPU'
+        """
         return self._device
 
     @property
@@ -136,7 +151,12 @@ class TensorBase(ScalarHandle):
         return "CPU" if self._device == "DISK" else self._device
 
     def to_node(self) -> Node:
-        """A scalar expression as a node; the handle is a computed tensor from then on."""
+        """A scalar expression as a node; the handle is a computed tensor from then on.
+
+        Examples:
+            >>> (Tensor([1.0, 2.0])[0] * 2).to_node().op.name
+            'mul'
+        """
         if self._node is None and self._holes is not None:
             assert self._skeleton is not None
             self._node = scalar_node(self._skeleton.pattern(), self._holes, self._skeleton.dtype)

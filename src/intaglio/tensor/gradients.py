@@ -191,7 +191,12 @@ def written(
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Say whether gradients are wanted for this tensor; gives the tensor. One that is computed from such has them.
 
+    Args:
+        requires_grad: Whether they are.
     Raises: GradError unless it is of floats; where a computed tensor is asked to have none.
+    Examples:
+        >>> Tensor([1.0]).requires_grad_().requires_grad
+        True
     """
     flag("requires_grad_", "the value", requires_grad)
     if is_tracked(self) and not is_leaf(self):
@@ -273,7 +278,17 @@ def _leaf_gradient(leaf: Tensor, ct: Node) -> Tensor:
 
 
 def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
-    """The gradients of this tensor with respect to leaves, zeros where it does not depend on one."""
+    """The gradients of this tensor with respect to leaves, zeros where it does not depend on one.
+
+    Args:
+        leaves: The tensors that it is taken with respect to.
+        gradient: What the gradient of this tensor is; ones for a scalar when None.
+    Raises: GradError if this tensor is no scalar and no gradient is given, or an op has none.
+    Examples:
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> [g.tolist() for g in (w * w).sum().gradient(w)]
+        [[2.0, 4.0]]
+    """
     found = _sweep(self, gradient, retain=True)
     out: list[Tensor] = []
     for leaf in leaves:

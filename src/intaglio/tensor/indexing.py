@@ -338,8 +338,8 @@ def _mask_of(self: Tensor, index: Any) -> Tensor | None:
     part: Any = index
     if is_listed(index) and not isinstance(index, list) and len(index) == 1:
         part = index[0]
-    if isinstance(part, list) or is_array(part):
-        array: np.ndarray[Any, Any] = np.asarray(part)  # pyright: ignore[reportUnknownArgumentType] -- a list of anything
+    if (is_listed(part) and not isinstance(part, tuple)) or is_array(part):
+        array: np.ndarray[Any, Any] = np.asarray(part)
         if array.dtype.kind != "b":
             return None
         part = self.__class__(array, device=self._near)

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 def matmul(self: Tensor, other: Any) -> Tensor:
     """The matrix product; leading axes broadcast, 1-d operands are vectors.
 
+    Args:
+        other: A tensor or an array.
     Shape: (..., m, k) @ (..., k, n) -> (..., m, n).
-    Raises: ShapeError if the inner sizes differ.
+    Dtype: that in which both meet; sums of half precision are made in float32.
+    Raises: ShapeError if the inner sizes differ or the leading axes do not broadcast; DeviceError if the operands are
+        on two devices.
     Examples:
         >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
         [3, 7]
@@ -71,14 +75,29 @@ def rmatmul(self: Tensor, other: Any) -> Tensor:
 
 
 def dot(self: Tensor, other: Any) -> Tensor:
-    """The product of vectors, or of matrices: as matmul."""
+    """The product of vectors, or of matrices: as matmul.
+
+    Args:
+        other: A tensor or an array.
+    Shape: as matmul.
+    Raises: ShapeError if the inner sizes differ.
+    Examples:
+        >>> Tensor([1, 2, 3]).dot(Tensor([4, 5, 6])).item()
+        32
+    """
     return _product("dot", self, other)
 
 
 def mm(self: Tensor, other: Tensor) -> Tensor:
     """The product of two matrices.
 
-    Raises: ShapeError unless both have two axes.
+    Args:
+        other: The second matrix.
+    Shape: (m, k), (k, n) -> (m, n).
+    Raises: ShapeError unless both have two axes and the inner sizes are equal.
+    Examples:
+        >>> Tensor([[1, 2]]).mm(Tensor([[3], [4]])).tolist()
+        [[11]]
     """
     return _of_rank("mm", 2, self, other)
 
@@ -86,7 +105,13 @@ def mm(self: Tensor, other: Tensor) -> Tensor:
 def bmm(self: Tensor, other: Tensor) -> Tensor:
     """The products of two batches of matrices.
 
-    Raises: ShapeError unless both have three axes.
+    Args:
+        other: The second matrices.
+    Shape: (b, m, k), (b, k, n) -> (b, m, n).
+    Raises: ShapeError unless both have three axes that fit.
+    Examples:
+        >>> Tensor([[[1, 2]], [[3, 4]]]).bmm(Tensor([[[1], [1]], [[2], [2]]])).tolist()
+        [[[3]], [[14]]]
     """
     return _of_rank("bmm", 3, self, other)
 
@@ -104,6 +129,8 @@ def _of_rank(name: str, rank: int, self: Tensor, other: Tensor) -> Tensor:
 def mv(self: Tensor, vector: Tensor) -> Tensor:
     """The product of a matrix and a vector: (n, m), (m,) -> (n,).
 
+    Args:
+        vector: The vector.
     Raises: ShapeError unless they are these.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).mv(Tensor([1, 1])).tolist()
@@ -118,6 +145,12 @@ def mv(self: Tensor, vector: Tensor) -> Tensor:
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * self + alpha * (mat1 @ mat2). Where beta is 0, this tensor counts for nothing, NaN included.
 
+    Args:
+        mat1: The first factor.
+        mat2: The second factor.
+        beta: What this tensor is multiplied by.
+        alpha: What the product is multiplied by.
+    Shape: (m, n) or broadcast to it, (m, k), (k, n) -> (m, n).
     Raises: ShapeError unless the operands are matrices that fit.
     Examples:
         >>> Tensor([10, 20]).addmm(Tensor([[1, 2]]), Tensor([[1, 0], [0, 1]])).tolist()
@@ -133,12 +166,29 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: f
 
 
 def outer(self: Tensor, other: Tensor) -> Tensor:
-    """The products of each element of a vector with each of another: (n,), (m,) -> (n, m)."""
+    """The products of each element of a vector with each of another: (n,), (m,) -> (n, m).
+
+    Args:
+        other: The second vector. (Tensors of other ranks are flattened.)
+    Examples:
+        >>> Tensor([1, 2]).outer(Tensor([3, 4])).tolist()
+        [[3, 4], [6, 8]]
+    """
     return self.reshape(-1, 1) * tensor("outer", "the other operand", other).reshape(1, -1)
 
 
 def linear(self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """self @ weight.T + bias, with the weight of shape (out, in), as PyTorch's."""
+    """self @ weight.T + bias, with the weight of shape (out, in), as PyTorch's.
+
+    Args:
+        weight: The matrix, as (out, in).
+        bias: What is added: (out,).
+    Shape: (..., in) -> (..., out).
+    Raises: ShapeError if the sizes do not fit.
+    Examples:
+        >>> Tensor([1.0, 2.0]).linear(Tensor([[3.0, 4.0]]), Tensor([0.5])).tolist()
+        [11.5]
+    """
     factor = tensor("linear", "the weight", weight)
     if factor.ndim != 2 or self.shape[-1:] != factor.shape[1:]:
         raise ShapeError(
@@ -154,6 +204,7 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
 
     Args:
         formula: Such as "ij,jk->ik"; without "->", the letters that appear once, in order. "..." stands for other axes.
+        operands: One tensor for each.
     Raises: ShapeError if a letter has two sizes or the operands do not fit.
     Examples:
         >>> Tensor.einsum("i,i->", Tensor([1, 2]), Tensor([3, 4])).item()

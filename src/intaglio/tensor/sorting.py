@@ -96,6 +96,10 @@ class Sorted(Sequence["Tensor"]):
 def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Sorted:
     """(the elements of an axis in order, where they were): equal ones as they stand, NaN as the largest.
 
+    Args:
+        dim: The axis; negative counts from the end.
+        descending: Whether the largest comes first.
+    Raises: ShapeError if there is no such axis.
     Examples:
         >>> found = Tensor([3, 1, 2]).sort()
         >>> found.values.tolist(), found.indices.tolist()
@@ -110,7 +114,16 @@ def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Sorted:
 
 
 def argsort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Tensor:
-    """The positions that sort an axis, equal elements in order, NaN last: int64. Computes the tensor."""
+    """The positions that sort an axis, equal elements in order, NaN last: int64. Computes the tensor.
+
+    Args:
+        dim: The axis; negative counts from the end.
+        descending: Whether the largest comes first.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> Tensor([30, 10, 20]).argsort().tolist()
+        [1, 2, 0]
+    """
     a = axis_of("argsort", dim, max(self.ndim, 1))
     return _order(self, a, None, descending=flag("argsort", "descending", descending))
 
@@ -118,7 +131,15 @@ def argsort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Tensor:
 def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> Sorted:
     """(the k largest or smallest elements of an axis in order, where they were). Computes the tensor.
 
+    Args:
+        k: How many.
+        dim: The axis; negative counts from the end.
+        largest: Whether the largest are wanted.
     Raises: IndexRangeError if the axis has fewer, or k is negative.
+    Examples:
+        >>> found = Tensor([3, 1, 4, 1, 5]).topk(2)
+        >>> found.values.tolist(), found.indices.tolist()
+        ([5, 4], [4, 2])
     """
     a = axis_of("topk", dim, self.ndim)
     down = flag("topk", "largest", largest)

@@ -193,8 +193,7 @@ class Flush:
         """The program of what is pending, and the wanted nodes."""
         if self.slice.stamps:
             register_scalars()
-        for storage in self.slice.stamps:
-            storage.close()
+        self.slice.close()
         self.slice.find_own()
         for storage, stamp in self.slice.stamps.items():
             if storage.log:
@@ -487,6 +486,9 @@ class Flush:
             storage.ref = renamed.get(ref, ref)
             storage.base = None
             storage.retire(self.slice.stamps.get(storage, 0))
+        for storage in self.groups.done:
+            storage.base = None
+            storage.retire(self.slice.stamps[storage])
         for reference, ref, view in self.saved:
             node = reference()
             if node is not None:

@@ -29,9 +29,9 @@ class Report:
 def report(storage: Storage) -> Report:
     """What is pending on a storage (and on those that it reads): what a read of it would make of that."""
     part = Slice([storage], ())
-    entries = part.entries()
     part.find_own()
     part.find_lost()
+    entries = part.entries()
     homes: set[Storage] = set()
     lines: list[str] = []
     for step in Grouping(part, homes).steps(entries):

@@ -11,7 +11,6 @@ import numpy as np
 
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Elementwise
-from intaglio.storage.skeleton import OpStep
 from intaglio.storage.writes import Item, Kind, Run, Writes, bytes_of
 
 if TYPE_CHECKING:
@@ -84,6 +83,16 @@ def flowing(writes: Writes) -> set[Storage]:
             found.update(run.kind.storage for run in part.runs)
             found.update(step.storage for run in part.runs for step, _ in run.kind.reads)
     return found
+
+
+def meets(kind: Kind, step: ReadStep, distance: int) -> bool:
+    """Whether a read so many bytes from the target overlaps it, and not just each element its own."""
+    start = bytes_of(step.dtype, step.shape, step.strides)[0] + distance
+    base = -min(kind.region[0], start)
+    target = View(kind.dtype, kind.shape, kind.strides, base)
+    read = View(step.dtype, step.shape, step.strides, base + distance)
+    apart = all(other.op is None or isinstance(other.op, Elementwise) for other in kind.pattern.steps)
+    return read.overlaps(target) and not (read == target and apart)
 
 
 def _last(group: Group) -> int:
@@ -378,18 +387,8 @@ def _stay_wide(run: Run) -> NDArray[np.bool_]:
     for step, hole in kind.reads:
         if step.storage is kind.storage:
             distances, places = np.unique(run.whole(hole) - run.offsets, return_inverse=True)
-            found |= np.array([_meets(kind, step, distance) for distance in distances.tolist()])[places]
+            found |= np.array([meets(kind, step, distance) for distance in distances.tolist()])[places]
     return found
-
-
-def _meets(kind: Kind, step: ReadStep, distance: int) -> bool:
-    """Whether a read so many bytes from the target overlaps it, and not just each element its own."""
-    start = bytes_of(step.dtype, step.shape, step.strides)[0] + distance
-    base = -min(kind.region[0], start)
-    target = View(kind.dtype, kind.shape, kind.strides, base)
-    read = View(step.dtype, step.shape, step.strides, base + distance)
-    apart = all(isinstance(other.op, Elementwise) for other in kind.pattern.steps if isinstance(other, OpStep))
-    return read.overlaps(target) and not (read == target and apart)
 
 
 def sequential(writes: Writes) -> list[Group]:

@@ -10,13 +10,20 @@ from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, Read
 from intaglio.schedule.program import ReadAt
 from intaglio.storage import checks
-from intaglio.storage.counts import REFERENCES_OF_A_SLICE, only_within, references_to
+from intaglio.storage.counts import (
+    REFERENCES_OF_A_SLICE,
+    REFERENCES_OF_A_TABLE,
+    expressions_of,
+    only_within,
+    references_to,
+)
 from intaglio.storage.journal import Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
 from intaglio.storage.readers import living, overwritten
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from intaglio.ir.node import Node
     from intaglio.ops.memory import BufferRef
@@ -27,6 +34,9 @@ LEAVES: Final = (Read, Buffer, ReadAt, Assign)  # ops that look at bytes
 APART: Final = (Detach, Assign, Buffer)  # ops that go when a value is resolved, or that it reads through
 
 
+ROUNDS: Final = 4  # how often storages that somebody reads after all are left out of the private ones
+
+
 class Slice:
     """Which entries are needed: for each storage the last stamp, closed over what their payloads read."""
 
@@ -35,6 +45,7 @@ class Slice:
         self.nodes: Final = nodes
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
         self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
+        self.private: Final[set[Storage]] = set()  # storages that nobody outside the slice can reach, without bytes
         self.stamps: dict[Storage, int] = {}
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
@@ -164,12 +175,53 @@ class Slice:
                     needed = max(needed, entry.last_reader(stamps))
             self._need(storage, needed)
 
+    def close(self) -> None:
+        """Close the open segments (here, since a loop's variable would be a reference more to be counted)."""
+        for storage in self.stamps:
+            storage.close()
+
     def find_own(self) -> None:
         """Find the reads that only the slice holds."""
         drain()
         self.release()
+        private = self._unreachable()
+        for _ in range(ROUNDS if private else 0):
+            own = only_within(self.values() + _bases(private), self.nodes)
+            seen = {storage for storage in private if not _reads_of(storage) <= own}
+            if not seen:
+                self.own.update(own)
+                self.private.update(private)
+                return
+            private -= seen
         self.own.update(only_within(self.values(), self.nodes))
         self.own.update(only_within(self.unseen(self.own), self.nodes))
+
+    def _unreachable(self) -> set[Storage]:
+        """The storages without bytes that only the slice's tables, pending expressions and reads of theirs refer to."""
+        wanted = set(self.wanted)
+        found = [
+            storage
+            for storage in self.stamps
+            if storage.ref is None and storage.plain and not (storage.path or storage.followers or storage in wanted)
+            if self.stamps.keys() >= {*(storage.readers or ())}
+        ]
+        if not found:
+            return set()
+        references = expressions_of(found, self.stamps)
+        later = {
+            source
+            for storage, stamp in self.stamps.items()
+            if storage.sequence > stamp
+            for skeleton in storage.skeletons
+            for source in skeleton.storages
+        }  # which elements that are not asked for may read
+        private: set[Storage] = set()
+        while found:
+            storage = found.pop()
+            known = REFERENCES_OF_A_SLICE if storage in self.bases else REFERENCES_OF_A_TABLE
+            if references_to(storage) - known - references.get(id(storage), 0) == len(_reads_of(storage)):
+                private.add(storage)
+        return private - later
 
     def find_lost(self) -> None:
         """Find the reads that others hold, of bytes that the slice overwrites."""
@@ -184,10 +236,14 @@ class Slice:
         self.order = []
         self.leaves = {}
 
-    def founding(self, without: set[Storage]) -> list[Node]:
+    def founding(self, without: AbstractSet[Storage]) -> list[Node]:
         """The reads in versions 0 but of some storages: they are computed before what uses those is."""
         bases = [storage.base for storage in self.bases - without if storage.base is not None]
         return [node for node in computed(bases) if isinstance(node.op, Read)]
+
+    def log(self, storage: Storage) -> list[AnyEntry]:
+        """The entries of one storage."""
+        return [entry for entry in storage.log if first_of(entry) <= self.stamps[storage]]
 
     def values(self) -> list[Node]:
         """What the entries of the slice are computed from."""
@@ -244,6 +300,11 @@ def is_constant(root: Node) -> bool:
         seen.add(node)
         stack.extend(node.src)
     return True
+
+
+def _bases(storages: Iterable[Storage]) -> list[Node]:
+    """The versions 0 of some storages."""
+    return [storage.base for storage in storages if storage.base is not None]
 
 
 def _reads_of(storage: Storage) -> set[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -18,6 +19,7 @@ from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
+from intaglio.lower.parts import Part, Parts, nest
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
@@ -96,13 +98,14 @@ class _Kernel:
         self.work: int = 1
         self.folds: bool = False
         self.kind: str = "E"
+        self.part: Part | None = None
         self.sizes: list[int] = []
 
     def run(self) -> Lowered:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, Store) and not self.index.sized
+        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, For)) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
         name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
@@ -150,6 +153,8 @@ class _Kernel:
                     self._stores(group, split=split)
             case StoreAt(combine=combine):
                 self._store_at(node, combine)
+            case For(free=True):
+                self._for_parts(node, split=split)
             case For():
                 self._for(node)
             case Switch():
@@ -162,9 +167,10 @@ class _Kernel:
 
     # -- sequential statements
 
-    def _for(self, node: Node) -> None:
-        """A sequential loop of statements."""
+    def _for(self, node: Node, part: Part | None = None) -> None:
+        """A sequential loop of statements, or a part of their first axis."""
         self.kind = "s"
+        self.part = part
         r, *body = node.src
         emitter = self.emitter
         bit = emitter.bit(r)
@@ -178,6 +184,17 @@ class _Kernel:
         emitter.pinned |= bit
         emitter.loop(number(0), r.src[0], 1, (), run, lambda frame, counter: (r, Binding(frame, counter)))
         emitter.pinned &= ~bit
+        self.part = None
+
+    def _for_parts(self, node: Node, *, split: bool) -> None:
+        """A sequential loop of statements, one part of their first axis after the other."""
+        size = len(self.sizes)
+
+        def run(part: Part | None) -> None:
+            del self.sizes[size:]
+            self._for(node, part)
+
+        Parts(self.loops, node, run).run(split=split)
 
     def _switch(self, node: Node) -> None:
         """One of several blocks."""
@@ -296,10 +313,12 @@ class _Kernel:
     def _stores(self, group: list[Node], *, split: bool) -> None:
         """Stores of one shape as one nest: adjacent axes merged, or cut as they were, so that no division stays."""
         shape = group[0].src[0].shape
-        merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
+        part = self.part
+        ways = _mergings(shape) if part is None else [(shape[0], *m) for m in _mergings(shape[1:])]
+        merged = [m for m in ways if all(self.index.fits(n) for n in m)]
         least = self.index.least
         best: tuple[list[Place], list[Node]] | None = None
-        for extents in [*merged, *([] if self.index.sized else _cut_as_they_were(group))]:
+        for extents in [*merged, *([] if self.index.sized or part else _cut_as_they_were(group))]:
             self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
@@ -316,7 +335,7 @@ class _Kernel:
             if whole:
                 break
         assert best is not None
-        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL and part is None:
             best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
@@ -333,9 +352,25 @@ class _Kernel:
         for r in ones:
             self.emitter.bit(r)
             self.emitter.bound[r] = Binding(len(self.emitter.frames) - 1, number(0))
-        self._nest(places, ranges, split=split)
+        if part is None:
+            self._nest(places, ranges, split=split)
+        else:
+            self._part(places, ranges, part)
         for r in ones:
             del self.emitter.bound[r]
+
+    def _part(self, places: list[Place], ranges: list[Node], part: Part) -> None:
+        """The loops of stores of one shape for a part of their first axis."""
+        v = self._vector_range(places, ranges) if part.stop is not None else None
+        lanes = min(self.emitter.lanes_of(p.value) for p in places)
+        vector = (v, lanes, self._unroll(places, v, 1)) if v is not None else None
+        nest(self.loops, places, ranges, part, vector, functools.partial(self._finish, places))
+
+    def _finish(self, places: list[Place], instances: list[Instance], _: int) -> None:
+        """The stores of some instances."""
+        for place in places:
+            for instance, value in zip(instances, self.emitter.emit_all(place.value, instances), strict=True):
+                self.emitter.store(place.pointer, place.index, value, instance)
 
     def _in_panels(
         self, group: list[Node], shape: tuple[int, ...], best: tuple[list[Place], list[Node]]
@@ -411,10 +446,7 @@ class _Kernel:
             return
         outer = [r for r in ranges if r is not v]
 
-        def finish(instances: list[Instance], _: int) -> None:
-            for place in places:
-                for instance, value in zip(instances, self.emitter.emit_all(place.value, instances), strict=True):
-                    self.emitter.store(place.pointer, place.index, value, instance)
+        finish = functools.partial(self._finish, places)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:

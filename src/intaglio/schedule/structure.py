@@ -72,6 +72,8 @@ class RepeatForm(NamedTuple):
     counter: int
     arms: tuple[tuple[WriteForm, ...], ...]
     selector: int | None
+    free: bool
+    joined: bool
 
 
 class BufferForm(NamedTuple):
@@ -200,7 +202,8 @@ class Structure:
             if isinstance(statement, Repeat):
                 arms = tuple(tuple(write(w) for w in arm) for arm in statement.arms)
                 selector = statement.selector
-                form = RepeatForm(at[statement.counter], arms, None if selector is None else at[selector])
+                which = None if selector is None else at[selector]
+                form = RepeatForm(at[statement.counter], arms, which, statement.free, statement.joined)
                 statements.append(form)
             else:
                 statements.append(write(statement))
@@ -246,7 +249,7 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         if isinstance(form, RepeatForm):
             selector = None if form.selector is None else done[form.selector]
             arms = tuple(tuple(write(w) for w in arm) for arm in form.arms)
-            statements.append(Repeat(done[form.counter], arms, selector))
+            statements.append(Repeat(done[form.counter], arms, selector, form.free, form.joined))
         else:
             statements.append(write(form))
     fresh, keep, pinned = (

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from intaglio import Tensor
-from tests.property.gradient_programs import GradientPrograms
+from tests.property.gradient_programs import GradientPrograms, NestedGradients
 from tests.property.traced import torch
 
 PROGRAMS = 800  # a third of all random programs, the others of which are those of test_alias_programs
@@ -22,13 +22,13 @@ FOUND = {
 }
 
 
-def check(number: int) -> GradientPrograms:
+def check(number: int, kind: type[GradientPrograms] = GradientPrograms) -> GradientPrograms:
     """Run the program of a number."""
-    program = GradientPrograms(random.Random(number))
+    program = kind(random.Random(number))
     try:
         program.run()
     except BaseException as error:
-        error.add_note(f"GradientPrograms of {number}: keep it in FOUND")
+        error.add_note(f"{kind.__name__} of {number}: keep it in FOUND")
         raise
     return program
 
@@ -36,6 +36,11 @@ def check(number: int) -> GradientPrograms:
 def test_random_programs_have_the_gradients_of_their_slopes_and_of_pytorch(rng: random.Random) -> None:
     programs = [check(rng.randrange(1 << 48)) for _ in range(PROGRAMS)]
     assert torch is None or sum(program.compared for program in programs) > PROGRAMS / 4
+
+
+def test_random_programs_of_nests_have_the_gradients_of_their_slopes_and_of_pytorch(rng: random.Random) -> None:
+    for _ in range(PROGRAMS // 8):
+        check(rng.randrange(1 << 48), NestedGradients)
 
 
 @pytest.mark.parametrize("number", FOUND)

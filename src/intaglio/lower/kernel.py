@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -19,6 +20,7 @@ from intaglio.lower.emit import Binding, Emitter, Instance, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
+from intaglio.lower.parts import Part, Parts, nest
 from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
@@ -104,6 +106,7 @@ class _Kernel:
         self.work: int = 1
         self.folds: bool = False
         self.kind: str = "E"
+        self.part: Part | None = None
         self.sizes: list[int] = []
         self.alone: Final = _only_stored(self.ast)
         self.past: Final[set[int]] = set()
@@ -113,7 +116,7 @@ class _Kernel:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, StoreAt, Rows)) and not self.index.sized
+        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, StoreAt, Rows, For)) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
         name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
@@ -162,6 +165,8 @@ class _Kernel:
                     self._stores(group, split=split)
             case StoreAt(combine=combine):
                 self._store_at(node, combine, split=split)
+            case For(free=True):
+                self._for_parts(node, split=split)
             case For():
                 self._for(node)
             case Rows(lead=lead):
@@ -176,9 +181,10 @@ class _Kernel:
 
     # -- sequential statements
 
-    def _for(self, node: Node) -> None:
-        """A sequential loop of statements."""
+    def _for(self, node: Node, part: Part | None = None) -> None:
+        """A sequential loop of statements, or a part of their first axis."""
         self.kind = "s"
+        self.part = part
         r, *body = node.src
         emitter = self.emitter
         bit = emitter.bit(r)
@@ -192,6 +198,17 @@ class _Kernel:
         emitter.pinned |= bit
         emitter.loop(number(0), r.src[0], 1, (), run, lambda frame, counter: (r, Binding(frame, counter)))
         emitter.pinned &= ~bit
+        self.part = None
+
+    def _for_parts(self, node: Node, *, split: bool) -> None:
+        """A sequential loop of statements, one part of their first axis after the other."""
+        size = len(self.sizes)
+
+        def run(part: Part | None) -> None:
+            del self.sizes[size:]
+            self._for(node, part)
+
+        Parts(self.loops, node, run).run(split=split)
 
     def _switch(self, node: Node) -> None:
         """One of several blocks."""
@@ -246,7 +263,7 @@ class _Kernel:
             alone = r not in lead or any(list(self.index.affine(p)[1]) == [r] for p in places)
             if split and alone and self.loops.extent(r) > self._line(place, r):
                 first, split = k, False
-                begin, end = self._part(r, self._line(place, r))
+                begin, end = self._share_of(r, self._line(place, r))
 
         def body(_: Node, carried: list[Node]) -> list[Node]:
             condition = emitter.emit(inside, {}) if inside is not None else None
@@ -273,7 +290,7 @@ class _Kernel:
         step = abs(self._steps(place.index, r)) * place.pointer.dtype.itemsize
         return -(-LINE // max(step, 1))
 
-    def _part(self, r: Node, unit: int) -> tuple[Node, Node]:
+    def _share_of(self, r: Node, unit: int) -> tuple[Node, Node]:
         """The part of a range that one thread takes."""
         extent = self.loops.extent(r)
         per = -(-extent // self.target.threads)
@@ -397,10 +414,12 @@ class _Kernel:
     def _stores(self, group: list[Node], *, split: bool) -> None:
         """Stores of one shape as one nest: adjacent axes merged, or cut as they were, so that no division stays."""
         shape = group[0].src[0].shape
-        merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
+        part = self.part
+        ways = _mergings(shape) if part is None else [(shape[0], *m) for m in _mergings(shape[1:])]
+        merged = [m for m in ways if all(self.index.fits(n) for n in m)]
         least = self.index.least
         best: tuple[list[Place], list[Node]] | None = None
-        for extents in [*merged, *([] if self.index.sized else _cut_as_they_were(group))]:
+        for extents in [*merged, *([] if self.index.sized or part else _cut_as_they_were(group))]:
             self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
@@ -417,7 +436,7 @@ class _Kernel:
             if whole:
                 break
         assert best is not None
-        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL and part is None:
             best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
@@ -434,9 +453,31 @@ class _Kernel:
         for r in ones:
             self.emitter.bit(r)
             self.emitter.bound[r] = Binding(len(self.emitter.frames) - 1, number(0))
-        self._nest(places, ranges, split=split)
+        if part is None:
+            self._nest(places, ranges, split=split)
+        else:
+            self._part(places, ranges, part)
         for r in ones:
             del self.emitter.bound[r]
+
+    def _part(self, places: list[Place], ranges: list[Node], part: Part) -> None:
+        """The loops of stores of one shape for a part of their first axis."""
+        v = self._vector_range(places, ranges) if part.stop is not None else None
+        lanes = min(self.emitter.lanes_of(p.value) for p in places)
+        vector = (v, lanes, self._unroll(places, v, 1)) if v is not None else None
+        nest(self.loops, places, ranges, part, vector, functools.partial(self._finish, places))
+
+    def _finish(self, places: list[Place], instances: list[Instance], _: int) -> None:
+        """The stores of some instances."""
+        emitter = self.emitter
+        for place in places:
+            values = emitter.emit_all(place.value, instances)
+            stores = [
+                emitter.storing(place.pointer, place.index, value, instance)
+                for instance, value in zip(instances, values, strict=True)
+            ]
+            for node in stores:  # together: those that go past the caches branch once
+                emitter.effect(node)
 
     def _in_panels(
         self, group: list[Node], shape: tuple[int, ...], best: tuple[list[Place], list[Node]]
@@ -518,15 +559,7 @@ class _Kernel:
             return
         outer = [r for r in ranges if r is not v]
 
-        def finish(instances: list[Instance], _: int) -> None:
-            for place in places:
-                values = self.emitter.emit_all(place.value, instances)
-                stores = [
-                    self.emitter.storing(place.pointer, place.index, value, instance)
-                    for instance, value in zip(instances, values, strict=True)
-                ]
-                for node in stores:
-                    self.emitter.effect(node)
+        finish = functools.partial(self._finish, places)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -546,7 +579,7 @@ class _Kernel:
         folds = any(isinstance(n.op, Fold) for n in walk([p.value for p in places]))
         if parts and first is not None and extents[first] > self._line(places[0], first) and not folds:
             lanes = min(self.emitter.lanes_of(p.value) for p in places) if first is v else 1
-            begin, end = self._part(first, max(lanes, self._line(places[0], first)))
+            begin, end = self._share_of(first, max(lanes, self._line(places[0], first)))
             if first is v:
                 self.loops.vectors_between(first, begin, end, lanes, 1, finish)
             else:

@@ -44,9 +44,15 @@ class Block(Statement):
     name: ClassVar[str] = "block"
 
 
+@dataclass(frozen=True, slots=True)
 class For(Statement):
-    """A sequential loop. KERNEL level: src (range, statement, ...)."""
+    """A sequential loop. KERNEL level: src (range, statement, ...).
 
+    With `free`, its statements are stores of one first axis, and what is done at one place along it depends on nothing
+    that is done at another in any turn.
+    """
+
+    free: bool = False
     name: ClassVar[str] = "for"
 
 

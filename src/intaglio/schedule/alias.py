@@ -205,7 +205,7 @@ class _Order:
                 for arm in statement.arms
             )
             selector = self._plain(statement.selector) if statement.selector is not None else None
-            return [Repeat(statement.counter, arms, selector)]
+            return [replace(statement, arms=arms, selector=selector)]
         ref = self._physical(statement.ref)
         value = self._plain(statement.value)
         indices = tuple(self._plain(i) for i in statement.indices)

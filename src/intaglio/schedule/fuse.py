@@ -547,41 +547,50 @@ def together(statements: list[Statement]) -> list[list[Statement]]:
     """
     groups: list[list[Statement]] = []
     written: set[BufferRef] = set()
-    loop: Repeat | None = None  # that of the last group
-    for statement in statements:
+    loops: list[Repeat] = []  # those of the last group
+    for place, statement in enumerate(statements):
         if isinstance(statement, Repeat):
-            groups.append([*_setup(groups, statement), statement])
-            loop = statement
-        elif loop is not None and _follows(groups[-1], loop, statement):
+            if statement.joined and groups and isinstance(groups[-1][-1], Repeat):
+                groups[-1].append(statement)
+                continue
+            loops = _joined(statements, place)
+            groups.append([*_setup(groups, loops), statement])
+        elif loops and _follows(groups[-1], loops, statement):
             groups[-1].append(statement)
-        elif loop is None and groups and _joins(groups[-1], statement, written):
+        elif not loops and groups and _joins(groups[-1], statement, written):
             groups[-1].append(statement)
             written.add(statement.ref)
         else:
             groups.append([statement])
-            written, loop = {statement.ref}, None
+            written, loops = {statement.ref}, []
     return groups
 
 
-def _setup(groups: list[list[Statement]], loop: Repeat) -> list[Statement]:
-    """The last statements so far, if a loop's kernel has room for them; they leave their groups."""
+def _joined(statements: list[Statement], place: int) -> list[Repeat]:
+    """A loop, and those that belong to its kernel."""
+    found = itertools.takewhile(lambda s: isinstance(s, Repeat) and s.joined, statements[place + 1 :])
+    return [s for s in (statements[place], *found) if isinstance(s, Repeat)]
+
+
+def _setup(groups: list[list[Statement]], loops: list[Repeat]) -> list[Statement]:
+    """The last statements so far, if the kernel of loops has room for them; they leave their groups."""
     found: list[Statement] = []
     while groups and len(found) + len(groups[-1]) < TOGETHER:
-        writes = [s for s in [*groups[-1], *found] if isinstance(s, Write) and _is_plain(s, loop)]
-        if len(writes) < len(groups[-1]) + len(found) or sum(map(_work, writes)) > _room(loop):
+        writes = [s for s in [*groups[-1], *found] if isinstance(s, Write) and _is_plain(s, loops[0])]
+        if len(writes) < len(groups[-1]) + len(found) or sum(map(_work, writes)) > _room(loops):
             break
         found = [*groups.pop(), *found]
     return found
 
 
-def _follows(group: list[Statement], loop: Repeat, statement: Write) -> bool:
-    """Whether a statement after a loop is copied out in the loop's kernel: elements that are not folded."""
-    after = [s for s in group[group.index(loop) + 1 :] if isinstance(s, Write)]
+def _follows(group: list[Statement], loops: list[Repeat], statement: Write) -> bool:
+    """Whether a statement after loops is copied out in their kernel: elements that are not folded."""
+    after = [s for s in group[group.index(loops[-1]) + 1 :] if isinstance(s, Write)]
     return (
         len(group) < TOGETHER
-        and _is_plain(statement, loop)
+        and _is_plain(statement, loops[0])
         and not any(isinstance(n.op, Reduce) for n in toposort((statement.value,)))
-        and sum(map(_work, [*after, statement])) <= _room(loop)
+        and sum(map(_work, [*after, statement])) <= _room(loops)
     )
 
 
@@ -596,10 +605,10 @@ def _work(statement: Write) -> int:
     return max(n.size for n in toposort((statement.value,)) if not isinstance(n.op, Buffer))
 
 
-def _room(loop: Repeat) -> int:
-    """How many elements may be written before, or after, a loop in its kernel: not many more than it writes itself."""
-    turns = turns_of(loop)
-    own = turns * sum(w.value.size for arm in loop.arms for w in arm) // len(loop.arms)
+def _room(loops: list[Repeat]) -> int:
+    """How many elements may be written before, or after, loops in their kernel: not many more than they write."""
+    turns = sum(map(turns_of, loops))
+    own = sum(turns_of(loop) * sum(w.value.size for arm in loop.arms for w in arm) // len(loop.arms) for loop in loops)
     return max(LIGHT, AROUND * turns, own)
 
 

@@ -11,7 +11,7 @@ from intaglio.core.size import NOMINAL, varies
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
-from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, Rows, StoreAt, sink, store
+from intaglio.ops.loop import BLOCK, FOR, SWITCH, For, Range, Rows, StoreAt, sink, store
 from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Local, Param, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
 from intaglio.schedule.chains import Chain
@@ -231,7 +231,7 @@ class _Builder:
         arms = [[self.write(w) for w in arm] for arm in statement.arms]
         self.turns = 1
         if statement.selector is None:
-            return make(FOR, self.value(statement.counter), *arms[0])
+            return make(For(statement.free), self.value(statement.counter), *arms[0])
         which = self.value(statement.selector)
         return make(FOR, self.value(statement.counter), make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))
 

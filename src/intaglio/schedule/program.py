@@ -83,12 +83,16 @@ class Repeat:
 
     Values in the body read memory as it is at that moment, by `Window(view)(Buffer(ref)[, byte offset])`; offsets are
     int64 scalar expressions of the counter (a Take of a constant buffer's window where positions are irregular).
-    `selector`, if any, is an int64 scalar that picks which arm of `arms` runs; else there is one arm.
+    `selector`, if any, is an int64 scalar that picks which arm of `arms` runs; else there is one arm. With `free`, all
+    writes have the first axis of their views in common, and what is done at one place along it depends on nothing that
+    is done at another in any turn. With `joined`, it belongs to the kernel of the loop before it.
     """
 
     counter: Node
     arms: tuple[tuple[Write, ...], ...]
     selector: Node | None = None
+    free: bool = False
+    joined: bool = False
 
 
 Statement: TypeAlias = Write | Repeat

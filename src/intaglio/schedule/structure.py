@@ -80,6 +80,8 @@ class RepeatForm(NamedTuple):
     counter: int
     arms: tuple[tuple[WriteForm, ...], ...]
     selector: int | None
+    free: bool
+    joined: bool
 
 
 class BufferForm(NamedTuple):
@@ -224,7 +226,8 @@ class Structure:
             return self._write(statement)
         arms = tuple(tuple(self._write(w) for w in arm) for arm in statement.arms)
         selector = statement.selector
-        return RepeatForm(self._at[statement.counter], arms, None if selector is None else self._at[selector])
+        which = None if selector is None else self._at[selector]
+        return RepeatForm(self._at[statement.counter], arms, which, statement.free, statement.joined)
 
     def _write(self, write: Write) -> WriteForm:
         """A write by numbers."""
@@ -266,7 +269,7 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         if isinstance(form, RepeatForm):
             selector = None if form.selector is None else done[form.selector]
             arms = tuple(tuple(write(w) for w in arm) for arm in form.arms)
-            statements.append(Repeat(done[form.counter], arms, selector))
+            statements.append(Repeat(done[form.counter], arms, selector, form.free, form.joined))
         else:
             statements.append(write(form))
     fresh, keep, pinned = (

@@ -69,7 +69,7 @@ def _within(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> 
     return total
 
 
-def _positions(base: Node, axes: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Node:
+def positions(base: Node, axes: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Node:
     """Element indices of shape `axes` + `shape`: a base for each entry, then the region's own steps."""
     inner = _within(shape, strides, item)
     if inner is None:
@@ -124,7 +124,7 @@ class Whole:
         view = flat(kind.dtype, self.ref.nbytes, int(self.offsets[0]))
         item = kind.dtype.itemsize
         base = self._table((self.offsets - view.offset) // item)
-        index = _positions(base, axes, kind.shape, kind.strides, item)
+        index = positions(base, axes, kind.shape, kind.strides, item)
         return Write(self.ref, view, value, indices=(index,))
 
     def _table(self, values: Column, dtype: DType = dtypes.int64) -> Node:
@@ -147,7 +147,7 @@ class Whole:
         view = flat(step.dtype, storage.nbytes, int(offsets[0]))
         item = step.dtype.itemsize
         base = self._table((offsets - view.offset) // item)
-        index = _positions(base, self.nest.extents, step.shape, step.strides, item)
+        index = positions(base, self.nest.extents, step.shape, step.strides, item)
         return take(self.read(storage, view), index), True
 
     def _number(self, step: NumberStep, hole: int) -> tuple[Node, bool]:
@@ -179,6 +179,11 @@ def _ints(form: Affine) -> tuple[int, ...]:
     return tuple(int(c) for c in form.coefficients)
 
 
+def counter(turns: int) -> Node:
+    """The counter of a new loop."""
+    return make(Range(next(_axes)), const(dtypes.int64, turns))
+
+
 class Turns:
     """A sequential loop: each hole an expression of the counter."""
 
@@ -191,7 +196,7 @@ class Turns:
         """
         self.group: Final = group
         self.home: Final = home
-        self.counter: Final = make(Range(next(_axes)), const(dtypes.int64, group.count))
+        self.counter: Final = counter(group.count)
         self._before: Node | None = None
 
     def repeat(self) -> Repeat:
@@ -295,6 +300,9 @@ class Turns:
             found = self._progression(column, run)
             if found is not None:
                 return cast(add(mul(self.counter, const(dtypes.int64, found[1])), const(dtypes.int64, found[0])), dtype)
+            nest = self._digits(column, run)
+            if nest is not None:
+                return cast(add(nest[1], const(dtypes.int64, nest[0])), dtype)
         return self._lookup(values, dtype, device)
 
     def _lookup(self, values: Column, dtype: DType, device: str) -> Node:

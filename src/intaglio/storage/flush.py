@@ -25,10 +25,11 @@ from intaglio.ops.reduce import reduce
 from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Output, Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll, trim
-from intaglio.storage.build import Turns, copies, whole_write
+from intaglio.storage.build import copies, whole_write
 from intaglio.storage.grouping import Grouping
 from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, LoopEntry, Segment
 from intaglio.storage.kept import keep_everything, keep_overwritten
+from intaglio.storage.nested import loops
 from intaglio.storage.postponed import Pending, postponed, run_postponed
 from intaglio.storage.scalars import register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
@@ -372,7 +373,8 @@ class Flush:
                     self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
                 self._mark_group(writes)
             case reroll.Sequential(writes=writes):
-                self._add(Turns(self.groups.tapes.beside(group), self.home).repeat())
+                for repeat in loops(self.groups.tapes.beside(group), self.home):
+                    self._add(repeat)
                 self._mark_group(writes)
 
     def _mark_group(self, writes: Writes) -> None:
@@ -431,8 +433,9 @@ class Flush:
             case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
                 places = tuple(self.resolve(index) for index in indices)
                 self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
-            case LoopEntry(loop=loop):
-                self._add(Turns(loop, self.home).repeat())
+            case LoopEntry(loop=group):
+                for repeat in loops(group, self.home):
+                    self._add(repeat)
             case GatherEntry(view=view, reads=reads):
                 self._gather(storage, view, reads)
             case Item(kind=kind):

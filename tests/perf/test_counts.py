@@ -728,6 +728,21 @@ def test_rows_exchanged_in_a_loop_are_one_kernel(how: str, irregular: bool) -> N
     assert max(lengths) - min(lengths) <= 8  # the digits of the number of turns
 
 
+def test_what_only_the_slice_holds_is_not_kept() -> None:
+    n = 50
+    array = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
+    a = Tensor(array).realize()
+    expected = array.copy()
+    for i in range(n - 1):
+        expected[[i, i + 1]] = expected[[i + 1, i]]
+        a[i], a[i + 1] = a[i + 1].clone(), a[i].clone()
+    got, kernels, _ = counted(a.numpy)
+    assert np.array_equal(got, expected)
+    assert kernels == 1
+    rows = 6 * (n - 1) + 3  # eight in each turn, if the old rows were kept for others
+    assert GlobalCounters.global_mem == 12 * rows
+
+
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("where", [False, True])
 def test_neighbours_compared_and_exchanged_are_one_sequential_kernel(rows: bool, where: bool) -> None:

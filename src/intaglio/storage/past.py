@@ -15,11 +15,11 @@ from intaglio.ops.memory import Read
 from intaglio.storage import reroll
 from intaglio.storage.batch import supports
 from intaglio.storage.build import whole_write
-from intaglio.storage.flush import cast_pattern, scalar_node
 from intaglio.storage.history import Record, history_of
 from intaglio.storage.journal import Elements
 from intaglio.storage.readers import outdated, renew, stale
 from intaglio.storage.reverse import pullback
+from intaglio.storage.scalars import cast_pattern, scalar_node
 from intaglio.storage.skeleton import is_small, of_node
 from intaglio.storage.storage import Storage
 from intaglio.storage.viewed import view_of

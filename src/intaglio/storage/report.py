@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from intaglio.engine import realize as engine
 from intaglio.storage import reroll
-from intaglio.storage.flush import Flush, Slice
+from intaglio.storage.grouping import Grouping
 from intaglio.storage.journal import Elements, Segment
+from intaglio.storage.slice import Slice
 
 if TYPE_CHECKING:
     from intaglio.storage.journal import AnyEntry
@@ -30,11 +30,11 @@ def report(storage: Storage) -> Report:
     """What is pending on a storage (and on those that it reads): what a read of it would make of that."""
     part = Slice([storage], ())
     entries = part.entries()
-    flush = Flush([storage], [], part)
-    flush.find_own()
-    flush.find_lost()
+    part.find_own()
+    part.find_lost()
+    homes: set[Storage] = set()
     lines: list[str] = []
-    for step in flush.steps(entries):
+    for step in Grouping(part, homes).steps(entries):
         if isinstance(step, tuple):
             owner, entry = step
             lines.append(_alone(entry))
@@ -42,8 +42,7 @@ def report(storage: Storage) -> Report:
         else:
             lines.append(_line(step))
             touched = {step.item.storage} if isinstance(step, reroll.Single) else {*step.writes.ends}
-        for owner in touched:
-            flush.homes.setdefault(owner, owner.ref or engine.new_ref(owner.nbytes, owner.device))
+        homes.update(touched)
     return Report(sum(len(e.ends()) if isinstance(e, Elements) else 1 for _, e in entries), tuple(lines))
 
 

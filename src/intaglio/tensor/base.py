@@ -17,22 +17,15 @@ from intaglio.ir.node import living, make
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import Buffer, Const, buffer, const
-from intaglio.storage.flush import (
-    Pending,
-    ScalarHandle,
-    assign_of,
-    flush,
-    is_constant,
-    partition,
-    scalar_node,
-    scalars,
-    waits_for,
-)
+from intaglio.storage.flush import flush, partition
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
 from intaglio.storage.journal import INTEGERS, element_at
+from intaglio.storage.postponed import Pending, assign_of, waits_for
+from intaglio.storage.scalars import ScalarHandle, scalar_node, scalars
 from intaglio.storage.scratch import spilled
 from intaglio.storage.skeleton import Skeleton, number_skeleton
+from intaglio.storage.slice import is_constant
 from intaglio.storage.storage import Storage, pending
 
 if TYPE_CHECKING:

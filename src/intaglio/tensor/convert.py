@@ -15,7 +15,8 @@ from intaglio.engine.devices import device_of
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const, Read
-from intaglio.storage.flush import flush, pin, waits_for
+from intaglio.storage.flush import flush, pin
+from intaglio.storage.postponed import waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
 from intaglio.tensor.arguments import shown, tensor

@@ -9,7 +9,7 @@ from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
-from intaglio.storage.flush import waits_for
+from intaglio.storage.postponed import waits_for
 from intaglio.storage.report import Report, report
 from intaglio.tensor import (
     arguments,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
-    from intaglio.storage.flush import Pending
+    from intaglio.storage.postponed import Pending
     from intaglio.storage.storage import Storage
 
 KINDS: Final = {"bool": 0, "int": 1, "uint": 1, "float": 2}  # of dtypes: a value of a later one does not go into others

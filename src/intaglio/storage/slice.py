@@ -1,0 +1,198 @@
+"""The slice of the journals that some values need: entries, closed over what their payloads read, and who looks on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from intaglio.ir.node import drain, toposort
+from intaglio.ops.loop import Assign
+from intaglio.ops.memory import Buffer, Read
+from intaglio.schedule.program import ReadAt
+from intaglio.storage import checks
+from intaglio.storage.counts import REFERENCES_OF_A_SLICE, only_within, references_to
+from intaglio.storage.journal import Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
+from intaglio.storage.readers import living, overwritten
+from intaglio.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from intaglio.ir.node import Node
+    from intaglio.storage.checks import Check
+    from intaglio.storage.journal import AnyEntry
+
+
+class Slice:
+    """Which entries are needed: for each storage the last stamp, closed over what their payloads read."""
+
+    def __init__(self, storages: Sequence[Storage], nodes: Sequence[Node]) -> None:
+        self.wanted: Final = storages
+        self.nodes: Final = nodes
+        self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
+        self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
+        self.stamps: dict[Storage, int] = {}
+        self._work: list[tuple[Storage, int]] = []
+        self._seen: set[Node] = set()
+        self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
+        self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
+        for storage in storages:
+            storage.close()
+            self._need(storage, storage.sequence)
+        for node in nodes:
+            self._follow(node)
+        self._taken: dict[Storage, int] = {}
+        self._touched: set[Storage] = set()  # whose readers are not yet looked for
+        while self._work:
+            storage, stamp = self._work.pop()
+            self._enter(storage, stamp)
+            if not self._work:
+                self._readers()
+
+    def _need(self, storage: Storage, stamp: int) -> None:
+        """Need a storage as of a stamp."""
+        if self.stamps.get(storage, -1) < stamp:
+            self.stamps[storage] = stamp
+            self._work.append((storage, stamp))
+        if storage.base is not None and storage not in self.bases:
+            self.bases.add(storage)
+            self._follow(storage.base)
+
+    def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
+        """Need all that a node reads; note positions that are to be checked."""
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node in self._seen or node.place is not None:
+                continue
+            self._seen.add(node)
+            check = checks.pending.get(node)
+            if check is not None:
+                self.checks.append((node, check, owner))
+            match node.op:
+                case Read(storage=Storage() as storage, stamp=stamp):
+                    self._need(storage, stamp)
+                case _:
+                    stack.extend(node.src)
+
+    def _enter(self, storage: Storage, stamp: int) -> None:
+        """Need all that the entries up to a stamp read."""
+        if stamp < self.stamps[storage]:
+            return  # a later one is asked for as well
+        start = self._taken.get(storage, 0)
+        log = storage.log
+        place = start
+        while place < len(log) and first_of(log[place]) <= stamp:
+            entry = log[place]
+            self._touched.add(storage)
+            match entry:
+                case Entry(value=value, indices=indices):
+                    self._follow(value, (storage, entry))
+                    for index in indices:
+                        self._follow(index, (storage, entry))
+                case Elements():
+                    part = entry.until(stamp)
+                    for source in part.sources():
+                        if source is not storage:
+                            self._need(source, min(part.sequence, source.sequence))
+                    if entry.sequence > stamp:
+                        break
+                case GatherEntry(reads=reads):
+                    for read in reads:
+                        self._follow(read)
+                case Segment() | LoopEntry():
+                    pass
+            place += 1
+        self._taken[storage] = place
+
+    def _readers(self) -> None:
+        """Join pending elements that read what the slice overwrites, as it was before: they run with it."""
+        found: dict[Storage, dict[Storage, int]] = {}
+        for source in self._touched:
+            for storage in list(source.readers or ()):
+                found.setdefault(storage, {})[source] = self.stamps[source]
+        self._touched.clear()
+        for storage, stamps in found.items():
+            if not storage.log:
+                continue
+            others = [stamp for source, stamp in stamps.items() if source is not storage]
+            needed = min(storage.sequence, max(others, default=-1))
+            for entry in storage.log:
+                if isinstance(entry, Elements):
+                    needed = max(needed, entry.last_reader(stamps))
+            self._need(storage, needed)
+
+    def find_own(self) -> None:
+        """Find the reads that only the slice holds."""
+        drain()
+        self.release()
+        self.own.update(only_within(self.values(), self.nodes))
+        self.own.update(only_within(self.unseen(self.own), self.nodes))
+
+    def find_lost(self) -> None:
+        """Find the reads that others hold, of bytes that the slice overwrites."""
+        for storage, stamp in self.stamps.items():
+            if storage.log:
+                held = (node for node in living(storage) if node not in self.own)
+                self.lost.update(dict.fromkeys(overwritten(storage, stamp, held)))
+
+    def release(self) -> None:
+        """Let go of the nodes that were followed."""
+        self._seen = set()
+
+    def founding(self, without: set[Storage]) -> list[Node]:
+        """The reads in versions 0 but of some storages: they are computed before what uses those is."""
+        bases = [storage.base for storage in self.bases - without if storage.base is not None]
+        return [node for node in computed(bases) if isinstance(node.op, Read)]
+
+    def values(self) -> list[Node]:
+        """What the entries of the slice are computed from."""
+        entries = [entry for _, entry in self.entries() if isinstance(entry, Entry)]
+        return [node for entry in entries for node in (entry.value, *entry.indices)]
+
+    def unseen(self, own: set[Node]) -> list[Node]:
+        """The versions 0 of storages that nothing but the slice knows, whose reads are among some."""
+        return [
+            storage.base
+            for storage in self.bases
+            if storage.base is not None
+            and not (storage.log or storage.readers)
+            and references_to(storage) - REFERENCES_OF_A_SLICE == len(reads := _reads_of(storage))
+            and reads <= own
+        ]
+
+    def entries(self) -> list[tuple[Storage, AnyEntry]]:
+        """The entries of the slice, in program order."""
+        found: list[tuple[Storage, AnyEntry]] = []
+        for storage, stamp in self.stamps.items():
+            for entry in storage.log:
+                if first_of(entry) > stamp:
+                    break
+                found.append((storage, entry.until(stamp) if isinstance(entry, Elements) else entry))
+        found.sort(key=lambda pair: first_of(pair[1]))
+        return found
+
+
+def computed(roots: Iterable[Node]) -> list[Node]:
+    """All nodes of some values but those whose values are kept, inputs before users."""
+    found = toposort(roots, enter=lambda node: node.place is None)
+    return [node for node in found if node.place is None]
+
+
+def is_constant(root: Node) -> bool:
+    """Whether a value depends on no bytes: it is one node on all devices, and can always be computed again."""
+    stack = [root]
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        if node.place is not None or isinstance(node.op, (Buffer, Read, ReadAt, Assign)):
+            return False
+        seen.add(node)
+        stack.extend(node.src)
+    return True
+
+
+def _reads_of(storage: Storage) -> set[Node]:
+    """The reads of a storage that are alive."""
+    return {node for reference in storage.live if (node := reference()) is not None}

@@ -795,7 +795,7 @@ def decompose(root: Node, *, in_parts: bool = False) -> Node:
             continue
         made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
         op = made.op
-        if isinstance(op, Elementwise) and not op.primitive and made.dtype is not dtypes.float64:
+        if isinstance(op, Elementwise) and op.is_decomposed(made.dtype):
             form = op.decompose(*made.src)
             forms[node] = _in_parts(form, made.src) if in_parts else form
             done.update((s, s) for s in made.src)

@@ -34,6 +34,10 @@ class Elementwise(Op):
     evaluate: ClassVar[Callable[..., Number]]
     vjp: ClassVar[Callable[..., Gradients]]
 
+    def is_decomposed(self, dtype: DType) -> bool:
+        """Whether it has a form of its own for a dtype: double precision keeps its functions, the library has them."""
+        return not self.primitive and dtype is not dtypes.float64
+
     def decompose(self, *src: Node) -> Node:
         """The same value by primitive ops."""
         return decompositions[self.name](*src)
@@ -68,6 +72,14 @@ class Binary(Elementwise):
         if x.dtype is not y.dtype:
             raise InternalError(f"{self.name}: operands are {x.dtype.name} and {y.dtype.name}")
         return x.dtype, x.shape if x.shape == y.shape else _shape(self, (x, y))
+
+
+class _Division(Binary):
+    """What the library finds lane by lane, unless it is decomposed."""
+
+    def is_decomposed(self, dtype: DType) -> bool:
+        """Floats up to single precision are."""
+        return dtype.is_float and dtype is not dtypes.float64
 
 
 class Comparison(Binary):
@@ -241,7 +253,7 @@ class Div(Binary):
         return div(ct, y), neg(div(mul(ct, out), y))
 
 
-class FloorDiv(Binary):
+class FloorDiv(_Division):
     """The quotient rounded down. Integers: x // 0 is 0, the lowest by -1 wraps. Floats as NumPy."""
 
     name: ClassVar[str] = "floor_div"
@@ -259,7 +271,7 @@ class FloorDiv(Binary):
         return None, None
 
 
-class Mod(Binary):
+class Mod(_Division):
     """The remainder with the divisor's sign. Integers: x % 0 is 0. Floats as NumPy: x % 0 is NaN."""
 
     name: ClassVar[str] = "mod"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, Op, make
-from intaglio.ops import angles, exponentials, logarithms
+from intaglio.ops import angles, division, exponentials, logarithms
 from intaglio.ops.elementwise import Elementwise, cast, decompositions
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ FORMS: Final[dict[str, Callable[..., Node]]] = {
     "cosh": exponentials.cosh, "tanh": exponentials.tanh, "erf": exponentials.erf, "log": logarithms.log,
     "log2": logarithms.log2, "log1p": logarithms.log1p, "asinh": logarithms.asinh, "acosh": logarithms.acosh,
     "atanh": logarithms.atanh, "pow": logarithms.power, "sin": angles.sin, "cos": angles.cos, "tan": angles.tan,
-    "asin": angles.asin, "acos": angles.acos, "atan": angles.atan, "atan2": angles.atan2,
+    "asin": angles.asin, "acos": angles.acos, "atan": angles.atan, "atan2": angles.atan2, "mod": division.mod,
+    "floor_div": division.floor_div,
 }  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def by_dtype(op: Elementwise, narrow: Callable[..., Node]) -> Callable[..., Node
 def _register() -> None:
     """Give every op that is not primitive its decomposition."""
     for kind in list(Op.registry.values()):
-        if issubclass(kind, Elementwise) and not kind.primitive:
+        if issubclass(kind, Elementwise) and (not kind.primitive or kind.name in FORMS):
             op = Op.single(kind)
             assert isinstance(op, Elementwise)
             decompositions[kind.name] = by_dtype(op, FORMS[kind.name])

@@ -251,6 +251,8 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
                 made = make(Hole(hole, dtype))
             case ("range", int(bound)):
                 made = make(Range(number), done[bound])
+            case (Detach(), int(src)):
+                made = done[src]
             case (Composite() as op, *src):
                 made = op.written_out(*[done[s] for s in src if isinstance(s, int)])
             case (Op() as op, *src):

@@ -165,7 +165,8 @@ class Flush:
         renamed: dict[BufferRef, BufferRef] = {}
         if self.program.statements or self.program.outputs:
             plan = plans.plan(self.program)
-            run_postponed(plan.buffers)
+            if postponed:
+                run_postponed(plan.buffers)
             renamed = plan.renamed
             engine.execute(plan, lambda: self._commit(renamed))
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import drain, toposort
-from intaglio.ops.elementwise import Detach
 from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, Read
 from intaglio.schedule.program import ReadAt
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from intaglio.storage.journal import AnyEntry
 
 LEAVES: Final = (Read, Buffer, ReadAt, Assign)  # ops that look at bytes
-APART: Final = (Detach, Assign, Buffer)  # ops that go when a value is resolved, or that it reads through
+APART: Final = (Assign, Buffer)  # ops that a resolved value reads through
 
 
 ROUNDS: Final = 4  # how often storages that somebody reads after all are left out of the private ones

@@ -19,7 +19,7 @@ from intaglio.storage.flush import flush
 from intaglio.storage.storage import Storage
 from intaglio.tensor.arguments import flag, integer
 from intaglio.tensor.combine import gather
-from intaglio.tensor.convert import bytes_of, on_memory
+from intaglio.tensor.convert import bytes_of, clone, on_memory
 from intaglio.tensor.gradients import is_tracked
 from intaglio.tensor.movement import axis_of
 
@@ -58,8 +58,6 @@ class Sorted(Sequence["Tensor"]):
     @property
     def values(self) -> Tensor:
         """The elements."""
-        if not self._source.ndim:
-            return self._source
         if self._values is None and self._order is None:
             self._values = _in_order(self._source, self._axis, descending=self._descending)
         if self._values is None:
@@ -107,7 +105,9 @@ def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Sorted:
     """
     a = axis_of("sort", dim, max(self.ndim, 1))
     down = flag("sort", "descending", descending)
-    if is_tracked(self) and self.ndim:
+    if not self.ndim:
+        return Sorted(self, a, None, clone(self), descending=down)
+    if is_tracked(self):
         order = _order(self, a, None, descending=down)
         return Sorted(self, a, order, gather(self, dim, order), descending=down)
     return Sorted(self.__class__._from_node(self._value(), self._near), a, None, None, descending=down)

@@ -106,16 +106,17 @@ def _narrow(factor: Node, wide: DType) -> Node | None:
 
 def _word(loops: Loops, value: Node, r: Node, group: Node, parts: int) -> Node | None:
     """A word of neighbours along a range, if they lie together in memory."""
-    if not isinstance(value.op, Load) or len(value.src) > 2 or value.op.epoch or not isinstance(value.src[0].op, Param):
+    if not isinstance(value.op, Load) or value.op.epoch:
         return None
     index = loops.emitter.index
-    pointer, place = value.src[:2]
+    pointer, place, *gate = value.src
+    if gate or not isinstance(pointer.op, Param):
+        return None
     constant, terms = index.affine(place)
     others = [(t, c // parts) for t, c in terms.items() if t is not r]
     uneven = any(c % parts for t, c in terms.items() if t is not r) or constant % parts
     if terms.get(r) != 1 or uneven or any(loops.emitter.mask(t) & loops.emitter.bit(r) for t, _ in others):
         return None
-    assert isinstance(pointer.op, Param)
     words = make(Param(pointer.op.slot, dtypes.uint32, pointer.op.group))
     return load(words, index.sum([(group, 1), *others], constant // parts))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, substitute, toposort
@@ -14,9 +14,12 @@ from intaglio.ops.elementwise import Le, Lt, floor_div, maximum, mul, sub
 from intaglio.ops.memory import const
 from intaglio.ops.reduce import Fold
 from intaglio.rules.choices import choices, logic
+from intaglio.rules.floats import casts, floats
 
 if TYPE_CHECKING:
     from intaglio.lower.index import Index
+
+KNOWN: Final = choices + logic + floats + casts  # a mask may be made of numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +82,4 @@ def _whole(index: Index, place: Node, unit: int, shift: int) -> Node:
 
 def _known(value: Node, answers: dict[Node, Node]) -> Node:
     """A value with the answers of some comparisons."""
-    return rewrite(list(substitute((value,), answers)), choices + logic)[0]
+    return rewrite(list(substitute((value,), answers)), KNOWN)[0]

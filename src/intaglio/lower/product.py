@@ -11,9 +11,9 @@ from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.lower.turn import transposed, turned_range
-from intaglio.ops.elementwise import Elementwise, Mul, add, eq, lt, minimum
+from intaglio.ops.elementwise import Cast, Elementwise, Mul, add, eq, lt, minimum
 from intaglio.ops.loop import STORE, Chunk, Range
-from intaglio.ops.memory import Load, Local, load
+from intaglio.ops.memory import Local, load
 from intaglio.ops.reduce import Dot, Fold
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _Pack:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Rows that are computed, if only from another dtype, put into scratch once for all columns of a block."""
+    """Rows of another dtype, put into scratch once for all columns of a block."""
 
     factor: Node
     scratch: Node
@@ -211,7 +211,7 @@ class Product:
             self.pack = self._packed(sheets, along)
         if self.pack is not None:
             self._take_from(self.pack)
-        self.lines = self._computed_rows() if split else None
+        self.lines = self._widened_rows() if split else None
         self.apart = self._epilogue()
         if stop is not None:
             self.column_chunk = number(0), stop
@@ -284,7 +284,11 @@ class Product:
         if self.panel * line > PACK:
             return None
         columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
-        share = max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))  # for threads to share
+        share = (
+            self.width
+            if self.target.threads == 1
+            else max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))
+        )  # for threads to share
         columns = max(self.panel, min(columns, -(-share // self.panel) * self.panel))
         if whole:
             columns = self.whole_columns + self.panel
@@ -309,8 +313,8 @@ class Product:
         place = self.emitter.index.sum([(moved.get(term, term), step) for term, step in terms.items()])
         return _Turn(along, line, column, read, place)
 
-    def _computed_rows(self) -> _Lines | None:
-        """The rows in scratch, if they are not simply read, and there are columns enough."""
+    def _widened_rows(self) -> _Lines | None:
+        """The rows in scratch, if they are of another dtype and there are columns enough."""
         if len(self.folds) != 1 or self.width < 2 * self.panel:
             return None
         (fold,) = self.folds
@@ -318,7 +322,7 @@ class Product:
         itemsize = factors[0].dtype.itemsize
         stride = self.depth + self.lanes  # rows that lie a power of two apart would share few places of a cache
         rows = PACK // (stride * itemsize) // self.tile_rows * self.tile_rows
-        if len(factors) != 1 or isinstance(factors[0].op, Load) or not rows or len(fold.src) < 2:
+        if len(factors) != 1 or not isinstance(factors[0].op, Cast) or not rows or len(fold.src) < 2:
             return None
         (factor,) = factors
         scratch = make(Local(next(self.axes), factor.dtype, rows * stride))
@@ -508,7 +512,7 @@ class Product:
         emitter.when(last, rest)
 
     def _with_rows(self, start: Node, stop: Node, body: Callable[[], None]) -> None:
-        """What is done with some rows, after they are put into scratch, if they are computed."""
+        """What is done with some rows, after they are put into scratch, if they are widened."""
         emitter, lines = self.emitter, self.lines
         if lines is None:
             body()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 THIN: Final = 256  # terms, or columns, of a product whose matrix stays in a cache: each number is worth little work
 SHORT: Final = 16  # rows from which a chain runs by blocks of them
+PRODUCTS: Final = 4  # of a chain at most: each may have scratch of its own on the stack
 LARGE: Final = 1 << 14  # numbers between the products from which they are better not moved through memory
 WIDE: Final = 1 << 18  # bytes of what lies between them for one row at most: it is on the stack
 
@@ -114,6 +115,8 @@ class _Statements:
     def _joins(self, number: int, maker: Write, members: dict[int, Write], lead: tuple[int, ...]) -> bool:
         """Whether a statement makes what only members of a chain read, at their own rows."""
         ref = maker.ref
+        if number in self.heavy and sum(k in members for k in self.heavy) == PRODUCTS:
+            return False
         if ref not in self.private or self.writers[ref] != [number] or not self.readers.get(ref, set()) <= set(members):
             return False
         if not _is_plain(maker) or not _is_whole(maker) or maker.value.shape[: len(lead)] != lead:

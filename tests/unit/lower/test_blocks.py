@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from intaglio import Context, Tensor
+from intaglio.core.dtypes import dtypes
 from intaglio.core.target import Target
 from intaglio.core.trace import GlobalCounters
 from intaglio.ir.node import Node, make, substitute, toposort
@@ -16,9 +17,9 @@ from intaglio.lower.blocks import FEWEST, ROWS, SCRATCH, block_rows
 from intaglio.lower.emit import Emitter
 from intaglio.lower.index import Index, number
 from intaglio.lower.limits import Rows, cut_of
-from intaglio.ops.elementwise import add, le, lt, where
+from intaglio.ops.elementwise import add, cast, le, lt, ne, where
 from intaglio.ops.loop import Range
-from intaglio.ops.memory import Const
+from intaglio.ops.memory import Arg, Const, const
 
 RNG = np.random.default_rng(5)
 
@@ -171,3 +172,14 @@ def test_cuts_are_where_a_comparison_is_decided(test: Any, swapped: bool, slope:
             for c in range(width):
                 found = cut.before if c < low else cut.beyond if c >= high else value
                 assert at(found, row=r, column=c, first=start) == at(value, row=r, column=c, first=start)
+
+
+def test_a_mask_of_numbers_is_seen_through() -> None:
+    emitter = Emitter(Index(), Target())
+    row, column = make(Range(0), number(8)), make(Range(1), number(32))
+    ones = where(le(column, row), const(dtypes.float32, 1), const(dtypes.float32, 0))
+    kept, masked = make(Arg(0, dtypes.float32)), make(Arg(1, dtypes.float32))
+    for flag in (cast(ones, dtypes.bool), ne(ones, const(dtypes.float32, 0))):
+        cut = cut_of(emitter, where(flag, kept, masked), column, Rows(row, 8, 0), 8)
+        assert cut is not None
+        assert (cut.before, cut.beyond) == (kept, masked)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
+from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt, Where
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -74,11 +74,11 @@ class _Writer:
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
-        name = getattr(linear.op, "kernel_name", "kernel")
+        assert isinstance(linear.op, Linear)
         for node in linear.src:
             self.instruction(node)
         body = "\n".join([*self.entry, *self.lines])
-        declares = "\n".join(self.declared.values())
+        declares, name = "\n".join(self.declared.values()), linear.op.kernel_name
         return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n"
 
     # -- names and types
@@ -444,7 +444,7 @@ class _Writer:
             case _:
                 pass
         values = [self.value(s, shape) for s in node.src]
-        if op.name == "where":
+        if isinstance(op, Where):
             kind = self.type(node.dtype, shape)
             return self.fresh(
                 f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}"

@@ -12,20 +12,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
-from intaglio.ops.movement import (
-    Expand,
-    Flip,
-    Pad,
-    Permute,
-    Reshape,
-    Shrink,
-    expand,
-    flip,
-    pad,
-    permute,
-    reshape,
-    shrink,
-)
+from intaglio.ops.movement import Movement, expand, flip, pad, permute, reshape, shrink
 from intaglio.ops.reduce import Reduce, Scan, reduce
 
 if TYPE_CHECKING:
@@ -41,23 +28,9 @@ def pull(node: Node, ct: Node) -> Cotangents:
     """
     op = node.op
     match op:
-        case Elementwise():
+        case Elementwise() | Movement() | Reduce() | Scan():
             given = op.vjp(ct, node, *node.src)
             return [None if g is None else _fit(g, s) for g, s in zip(given, node.src, strict=True)]
-        case Reshape():
-            return [reshape(ct, node.src[0].shape)]
-        case Permute(order=order):
-            return [permute(ct, tuple(order.index(a) for a in range(len(order))))]
-        case Expand():
-            return [_fit(ct, node.src[0])]
-        case Pad(pads=pads):
-            return [shrink(ct, tuple((a, a + n) for (a, _), n in zip(pads, node.src[0].shape, strict=True)))]
-        case Shrink(bounds=bounds):
-            return [pad(ct, tuple((a, n - b) for (a, b), n in zip(bounds, node.src[0].shape, strict=True)))]
-        case Flip(axes=axes):
-            return [flip(ct, axes)]
-        case Reduce() | Scan():
-            return [op.vjp(ct, node, node.src[0])]
         case Take():
             x, *indices = node.src
             return [put("add", zeros_like(x), ct, *indices), *([None] * len(indices))]

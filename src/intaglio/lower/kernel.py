@@ -32,7 +32,7 @@ from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape, expand
-from intaglio.ops.reduce import COMBINES, Fold, Scan
+from intaglio.ops.reduce import COMBINES, Fold, Reduce, Scan
 from intaglio.ops.transcendental import FORMS as _FORMS  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
@@ -124,7 +124,7 @@ class _Kernel:
         )
         code = self.emitter.frames[0].code
         linear = make(Linear(name, tuple(sorted(self.past))), *(substitute(code, self.over) if self.over else code))
-        flops = sum(_work(n) for n in walk(statements) if not n.op.__class__.__name__.startswith("For"))
+        flops = sum(_work(n) for n in walk(statements))
         return Lowered(linear, name, self.loops.chunks, self.loops.chunks > 1, flops)
 
     def _grouped(self, statements: Sequence[Node]) -> list[list[Node]]:
@@ -915,6 +915,6 @@ def _work(node: Node) -> int:
     op = node.op
     if isinstance(op, Elementwise) and node.dtype.is_float:
         return node.size
-    if op.name in ("reduce", "scan") and node.dtype.is_float:
+    if isinstance(op, (Reduce, Scan)) and node.dtype.is_float:
         return node.src[0].size
     return 0

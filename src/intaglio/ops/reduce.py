@@ -127,10 +127,10 @@ class Reduce(Op):
             raise InternalError(f"reduce: {self.kind} along {self.axes} of shape {x.shape}")
         return x.dtype, tuple(n for axis, n in enumerate(x.shape) if axis not in self.axes)
 
-    def vjp(self, ct: Node, out: Node, x: Node) -> Node:
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
         """The cotangent of x, given that of the result."""
         ct, out = repeated(ct, x, self.axes), repeated(out, x, self.axes)
-        return COMBINES[self.kind].reduce_vjp(ct, out, x, self.axes)
+        return (COMBINES[self.kind].reduce_vjp(ct, out, x, self.axes),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,9 @@ class Scan(Op):
             raise InternalError(f"scan: {self.kind} along {self.axis} of shape {x.shape}")
         return x.dtype, x.shape
 
-    def vjp(self, ct: Node, out: Node, x: Node) -> Node:
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
         """The cotangent of x, given that of the result."""
-        return COMBINES[self.kind].scan_vjp(ct, out, x, self.axis)
+        return (COMBINES[self.kind].scan_vjp(ct, out, x, self.axis),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
+from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt, Where
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -78,9 +78,10 @@ class _Writer:
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
-        name = getattr(linear.op, "kernel_name", "kernel")
+        assert isinstance(linear.op, Linear)
+        name = linear.op.kernel_name
         if _writes_past(self.target):
-            self.past.update(getattr(linear.op, "past", ()))
+            self.past.update(linear.op.past)
         for past, run in itertools.groupby(linear.src, self.goes_past):
             if past:
                 self.stores_past(list(run))
@@ -532,7 +533,7 @@ class _Writer:
             case _:
                 pass
         values = [self.value(s, shape) for s in node.src]
-        if op.name == "where":
+        if isinstance(op, Where):
             kind = self.type(node.dtype, shape)
             return self.fresh(
                 f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}"

@@ -187,7 +187,7 @@ class _Copies:
         self._ends[storage] = item.sequence
         made = self._kind_of(storage, view.dtype, view.shape, view.strides, kind.pattern)
         self.made.append(Item(number, made, 0, item.holes, item.renewed))
-        step = Step("read", view.dtype, view.shape, view.strides, storage)
+        step = ReadStep(view.dtype, view.shape, view.strides, storage)
         item.kind = self._kind_of(kind.storage, kind.dtype, kind.shape, kind.strides, Pattern((step,)))
         item.holes, item.renewed = (0, number), None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import toposort
 from intaglio.ops.memory import Read
+from intaglio.storage.skeleton import ReadStep
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def expressions_of(storages: Iterable[Storage], owners: Iterable[Storage]) -> di
         if skeleton.storage is not None:
             found[id(skeleton.storage)] += 1
         for step in skeleton.key.steps if skeleton.key is not None else ():
-            if id(step.storage) in wanted and id(step) not in steps:
+            if isinstance(step, ReadStep) and id(step.storage) in wanted and id(step) not in steps:
                 steps.add(id(step))
                 found[id(step.storage)] += 1
         stack.extend(operand for operand in (skeleton.left, skeleton.right) if operand is not None)

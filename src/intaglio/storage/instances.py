@@ -16,7 +16,7 @@ from intaglio.ops.memory import const
 from intaglio.ops.movement import expand
 from intaglio.storage.journal import ROOM
 from intaglio.storage.reroll import WIDE
-from intaglio.storage.skeleton import Pattern, Step, of_node
+from intaglio.storage.skeleton import Pattern, ReadStep, Step, of_node
 from intaglio.storage.storage import Storage
 from intaglio.storage.writes import Item
 
@@ -45,7 +45,10 @@ def of_one_form(versions: dict[Storage, Version]) -> set[Storage]:
     """Those of some storages whose versions 0 are computed in the same way as others are."""
     forms: dict[object, list[Storage]] = {}
     for storage, (view, pattern, _) in versions.items():
-        steps = tuple(replace(s, storage=None) if s.storage in versions else s for s in pattern.steps)
+        steps = tuple(
+            (s.dtype, s.shape, s.strides) if isinstance(s, ReadStep) and s.storage in versions else s
+            for s in pattern.steps
+        )
         forms.setdefault((storage.nbytes, storage.device, view, steps), []).append(storage)
     return {storage for own in forms.values() if len(own) > 1 for storage in own}
 
@@ -100,31 +103,38 @@ class Instances:
         """Note which instances a write uses."""
         read = [step.storage for step, _ in item.kind.reads if step.storage in self._versions]
         for storage in read:
-            self._begin(storage, item.sequence, filled=True)  # pyright: ignore[reportArgumentType] -- it is a key
+            self._begin(storage, item.sequence, filled=True)
         if item.storage in self._versions:
             whole = item.view.is_contiguous and item.view.nbytes == item.storage.nbytes
             self._begin(item.storage, item.sequence, filled=not whole)
 
-    def _begin(self, storage: Storage, number: int, *, filled: bool, depth: int = 0) -> None:
-        """An instance is used by the write of a number, and begins just before it if it has not yet."""
-        life = self._lives.get(storage)
-        if life is not None:
-            life.last = max(life.last, number)
-            return
-        if depth > NESTED:
-            raise TooDeepError
-        _, pattern, _ = self._versions[storage]
-        below: list[Storage] = [step.storage for step, _ in pattern.reads if step.storage in self._versions]  # pyright: ignore[reportAssignmentType] -- they are keys
-        for source in below if filled else ():
-            self._begin(source, number, filled=True, depth=depth + 1)
-        taken = self._gaps.get(number, 0) + 1
-        if taken > NESTED:
-            raise TooDeepError
-        self._gaps[number] = taken
-        first = number - ROOM + taken
-        self._lives[storage] = _Life(first, number, filled)
-        for source in below if filled else ():
-            self._lives[source].last = max(self._lives[source].last, first)
+    def _begin(self, storage: Storage, number: int, *, filled: bool) -> None:
+        """An instance is used by the write of a number, and begins just before it if it has not yet.
+
+        If it is filled, so do those that its version 0 reads, before it.
+        """
+        stack = [(storage, filled)]
+        while stack:
+            instance, full = stack[-1]
+            life = self._lives.get(instance)
+            if life is not None:
+                life.last = max(life.last, number)
+                stack.pop()
+                continue
+            reads = self._versions[instance][1].reads if full else ()
+            below = [step.storage for step, _ in reads if step.storage in self._versions]
+            missing = [(source, True) for source in below if source not in self._lives]
+            if missing:
+                stack.extend(missing)
+                continue
+            for source in below:
+                self._lives[source].last = max(self._lives[source].last, number)
+            taken = self._gaps.get(number, 0) + 1
+            if taken > NESTED:
+                raise TooDeepError
+            self._gaps[number] = taken
+            self._lives[instance] = _Life(number - ROOM + taken, number, full)
+            stack.pop()
 
     def _place(self) -> None:
         """Give each instance a storage that no other uses while it lives."""
@@ -164,11 +174,10 @@ class Instances:
         moved = list(holes)
         hole = 0
         for place, step in enumerate(pattern.steps):
-            if step.kind == "read" and step.storage in self._shared:
-                storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- it is a key
-                steps[place] = replace(step, storage=self._shared[storage])
-                moved[hole + 1] = max(int(holes[hole + 1]), self._lives[storage].first)
-            hole += {"read": 2, "number": 1, "op": 0}[step.kind]
+            if isinstance(step, ReadStep) and step.storage in self._shared:
+                steps[place] = replace(step, storage=self._shared[step.storage])
+                moved[hole + 1] = max(int(holes[hole + 1]), self._lives[step.storage].first)
+            hole += step.holes
         return Pattern(tuple(steps)), tuple(moved)
 
 
@@ -179,4 +188,4 @@ def uses(item: Item, storages: Collection[Storage]) -> bool:
 
 def reads_of(pattern: Pattern) -> Iterator[Storage]:
     """The storages that a payload reads."""
-    return (step.storage for step, _ in pattern.reads if isinstance(step.storage, Storage))
+    return (step.storage for step, _ in pattern.reads)

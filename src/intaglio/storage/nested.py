@@ -17,6 +17,7 @@ from intaglio.storage.batch import batch
 from intaglio.storage.build import Turns, counter, flat, number_form, positions, table
 from intaglio.storage.columns import Affine, affine, integers
 from intaglio.storage.nests import order_of, parts_of
+from intaglio.storage.skeleton import NumberStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from intaglio.storage.columns import Integers
     from intaglio.storage.nests import Order
     from intaglio.storage.reroll import Sequential
-    from intaglio.storage.skeleton import Step
+    from intaglio.storage.skeleton import Leaf, ReadStep
     from intaglio.storage.storage import Storage
     from intaglio.storage.writes import Column, Run
 
@@ -82,9 +83,9 @@ class _Nested:
         kind = run.kind
         ref = self.home(kind.storage)
 
-        def leaf(step: Step, hole: int) -> tuple[Node, bool]:
+        def leaf(step: Leaf, hole: int) -> tuple[Node, bool]:
             """A read or number, and whether it differs from lane to lane."""
-            if step.kind == "number":
+            if isinstance(step, NumberStep):
                 return self._number(run.column(hole), step.dtype, ref.device)
             return self._read(step, run.whole(hole), ref.device)
 
@@ -107,10 +108,9 @@ class _Nested:
                 total = term if total is None else add(total, term)
         return total
 
-    def _read(self, step: Step, column: Integers, device: str) -> tuple[Node, bool]:
+    def _read(self, step: ReadStep, column: Integers, device: str) -> tuple[Node, bool]:
         """A read of the pattern: a view, or (of a storage that the nest does not write) by a table of positions."""
-        storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
-        source = buffer(self.home(storage))
+        source = buffer(self.home(step.storage))
         form = affine(column, self.order.nest)
         if form is not None:
             apart = self._apart(form)
@@ -119,7 +119,7 @@ class _Nested:
                 return window(View(step.dtype, step.shape, step.strides, int(form.base)), source, start), False
             view = View(step.dtype, self.lanes + step.shape, apart + step.strides, int(form.base))
             return window(view, source, start), True
-        view = flat(step.dtype, storage.nbytes, int(column[0]))
+        view = flat(step.dtype, step.storage.nbytes, int(column[0]))
         item = step.dtype.itemsize
         base = self._table((column - view.offset) // item, dtypes.int64, device)
         return take(window(view, source), positions(base, self.lanes, step.shape, step.strides, item)), True

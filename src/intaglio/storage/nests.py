@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.storage.columns import Nest, affine, common_nest, integers
+from intaglio.storage.skeleton import NumberStep
 from intaglio.storage.writes import bytes_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from intaglio.storage.columns import Affine, Integers
     from intaglio.storage.reroll import Sequential
-    from intaglio.storage.skeleton import Step
+    from intaglio.storage.skeleton import ReadStep
     from intaglio.storage.storage import Storage
     from intaglio.storage.writes import Kind, Run
 
@@ -56,7 +57,7 @@ class _Access:
     """The bytes that a statement of a nest writes, or one of its reads reads, by the digits of the nest."""
 
     form: Affine
-    what: Kind | Step
+    what: Kind | ReadStep
     statement: int
     writes: bool
 
@@ -101,11 +102,11 @@ def _numbers(run: Run) -> list[Integers]:
     found: list[Integers] = []
     hole = 0
     for step in run.kind.pattern.steps:
-        if step.kind == "number" and not step.dtype.is_bool:
+        if isinstance(step, NumberStep) and not step.dtype.is_bool:
             column = integers(run.column(hole))
             if column is not None:
                 found.append(column)
-        hole += {"read": 2, "number": 1, "op": 0}[step.kind]
+        hole += step.holes
     return found
 
 
@@ -201,9 +202,9 @@ def _distances(group: Sequential, nest: Nest) -> set[tuple[Distance, int]] | Non
 
 def _accesses(group: Sequential, nest: Nest) -> dict[Storage, list[_Access]] | None:
     """What is read and written of each storage that is written; None where some place is not affine."""
-    found: dict[object, list[_Access]] = {run.kind.storage: [] for run in group.runs}
+    found: dict[Storage, list[_Access]] = {run.kind.storage: [] for run in group.runs}
     for number, run in enumerate(group.runs):
-        places = [(run.kind, run.offsets, True)]
+        places: list[tuple[Kind | ReadStep, Integers, bool]] = [(run.kind, run.offsets, True)]
         places += [(step, run.whole(hole), False) for step, hole in run.kind.reads]
         for what, column, writes in places:
             if what.storage not in found:
@@ -212,7 +213,7 @@ def _accesses(group: Sequential, nest: Nest) -> dict[Storage, list[_Access]] | N
             if form is None:
                 return None
             found[what.storage].append(_Access(form, what, number, writes))
-    return found  # pyright: ignore[reportReturnType] -- reads hold storages
+    return found
 
 
 def _between(first: _Access, second: _Access, nest: Nest) -> set[Distance] | None:

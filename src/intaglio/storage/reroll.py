@@ -11,6 +11,7 @@ import numpy as np
 
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Elementwise
+from intaglio.storage.skeleton import OpStep
 from intaglio.storage.writes import Item, Kind, Run, Writes, bytes_of
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def meets(kind: Kind, step: ReadStep, distance: int) -> bool:
     base = -min(kind.region[0], start)
     target = View(kind.dtype, kind.shape, kind.strides, base)
     read = View(step.dtype, step.shape, step.strides, base + distance)
-    apart = all(other.op is None or isinstance(other.op, Elementwise) for other in kind.pattern.steps)
+    apart = all(isinstance(other.op, Elementwise) for other in kind.pattern.steps if isinstance(other, OpStep))
     return read.overlaps(target) and not (read == target and apart)
 
 

@@ -19,6 +19,8 @@ FOUND = {
     21317: "a scatter in the body of a reversed loop",
     62081759286125: "a tensor that was given its own detached value kept its gradient",
     171183353930557: "the spread of a view of nothing",
+    56226661561599: "elements that rows of a history read were dropped, as nobody else did",
+    86927579187742: "the same",
 }
 
 

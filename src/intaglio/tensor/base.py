@@ -211,7 +211,7 @@ class TensorBase(ScalarHandle):
             node = self._node if self._node is not None else self.to_node()
             view = self._view = View.contiguous(node.dtype, node.shape)
             storage = self._storage = Storage(node.nbytes, self._device, base=node)
-            self._node = None
+            self._node = self._home = None
         return storage, view
 
     def realize(self: T, *others: TensorBase) -> T:

@@ -15,7 +15,7 @@ from intaglio.ops.elementwise import Add, Mul
 from intaglio.storage.flush import flush
 from intaglio.storage.nests import order_of
 from intaglio.storage.reroll import Sequential
-from intaglio.storage.skeleton import Pattern, Step
+from intaglio.storage.skeleton import NumberStep, OpStep, Pattern, ReadStep, Step
 from intaglio.storage.storage import Storage
 from intaglio.storage.writes import Gathering, Kind, Run
 
@@ -38,17 +38,17 @@ def nest(t: Storage, x: Storage, width: int, places: Integers, distances: list[P
     f32 = dtypes.float32
 
     def read(storage: Storage, offsets: Integers) -> int:
-        steps.append(Step("read", f32, storage=storage))
+        steps.append(ReadStep(f32, (), (), storage))
         columns.extend((offsets, np.zeros(len(offsets), np.int64)))
         return len(steps) - 1
 
     total = read(x, 4 * places)
     for down, right in distances:
         term = read(t, 4 * (places + down * width + right))
-        steps.append(Step("number", f32))
+        steps.append(NumberStep(f32))
         columns.append([0.25] * len(places))
-        steps.append(Step("op", f32, op=Mul(), src=(term, len(steps) - 1)))
-        steps.append(Step("op", f32, op=Add(), src=(total, len(steps) - 1)))
+        steps.append(OpStep(f32, (), Mul(), (term, len(steps) - 1)))
+        steps.append(OpStep(f32, (), Add(), (total, len(steps) - 1)))
         total = len(steps) - 1
     pattern = Pattern(tuple(steps))
     kind = Kind(t, f32, (), (), pattern, tuple(pattern.reads))

@@ -110,6 +110,12 @@ def test_one_thread_and_three_give_the_same_bits() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
 
 
+@pytest.mark.parametrize("columns", [1, 3, 5, 8, 15, 17, 31, 33])
+def test_long_sums_down_few_columns_are_right(columns: int) -> None:
+    array = np.random.default_rng(0).integers(-4, 5, (200_000, columns)).astype(np.float32)
+    assert np.array_equal(Tensor(array).sum(0).numpy(), array.sum(0, dtype=np.float64))
+
+
 def test_every_chunk_runs_once() -> None:
     assert agrees(Pool(), counting(), 3000, seed=0)
 

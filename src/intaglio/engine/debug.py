@@ -16,6 +16,7 @@ from intaglio.engine.devices import device_of
 from intaglio.engine.draw import draw, graph_lines, schedule_lines
 from intaglio.ir.node import make, substitute, toposort
 from intaglio.ir.text import print_text
+from intaglio.lower.choice import MODEL, choice_of
 from intaglio.ops.loop import Loop
 from intaglio.ops.memory import Local
 from intaglio.runtime.compiler import assembly
@@ -94,6 +95,12 @@ def prepare(kernels: Sequence[PlannedKernel | Copy], loaded: Sequence[Executable
             device.notes[executable] = _note(kernel, executable, level)
 
 
+def searched(name: str, seconds: float, ratio: float, choice: str, tried: int) -> None:
+    """What a search for better code found (2)."""
+    if config.debug >= 2:
+        _say(f"search: {name} {seconds * 1e6:.2f}us, {1 / ratio:.2f} times as fast of {tried} candidates: {choice}")
+
+
 def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[int]]]) -> None:
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
     level = config.debug
@@ -133,6 +140,9 @@ def _lowered(executable: Executable) -> str:
         found.append(f"{scratch} bytes of scratch")
     if lowered.parallel:
         found.append(f"{lowered.chunks} pieces for threads")
+    chosen = choice_of(lowered.decisions)
+    if chosen != MODEL:
+        found.append(f"tuned: {chosen}")
     return f"lowered: {executable.name}, {', '.join(found)}"
 
 

@@ -15,6 +15,7 @@ from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
 from intaglio.engine.devices import Device, device_of, load
+from intaglio.engine.tune import tuned
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
@@ -99,11 +100,14 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     with lock:
         if not made.loaded:
             made.loaded.extend([None if isinstance(k, Copy) else load(k) for k in made.kernels])  # all, or none
+        loaded = made.loaded
+        if config.beam:
+            loaded = [None if isinstance(k, Copy) else tuned(k) for k in made.kernels]
         memory = _allocate(made)
-        debug.prepare(made.kernels, made.loaded)
+        debug.prepare(made.kernels, loaded)
         with _uninterrupted():
             try:
-                _launch(made.kernels, made.loaded, memory)
+                _launch(made.kernels, loaded, memory)
             finally:
                 for ref in made.fresh:
                     ref.memory = memory.get(ref)

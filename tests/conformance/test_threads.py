@@ -120,6 +120,15 @@ def test_every_chunk_runs_once() -> None:
     assert agrees(Pool(), counting(), 3000, seed=0)
 
 
+def test_threads_are_started_once_and_no_more_than_chunks_need() -> None:
+    pool, kernel = Pool(), counting()
+    seen = np.zeros(MOST, np.int64)
+    for chunks, threads, workers in ((1, 4, 0), (3, 1, 0), (2, 4, 1), (64, 4, 3), (3, 2, 3), (64, 4, 3), (4, 64, 3)):
+        for _ in range(3):
+            pool.run(COMPILER, kernel, seen.ctypes.data, chunks, threads)
+            assert len(pool._gates) == workers
+
+
 def test_kernels_of_several_python_threads_do_not_meet() -> None:
     pool, kernel = Pool(), counting()
     agreed: list[bool] = []

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     count, nbytes = cache.stats()
     found = tune.winners()
-    print(f"{count - len(found)} kernels, {nbytes / 1e6:.1f} MB in {cache.path}")
+    print(f"{count} kernels, {nbytes / 1e6:.1f} MB in {cache.path}")
     for winner in found:
         about = f"BEAM={winner.beam}, {winner.threads} thread{'s' if winner.threads > 1 else ''}"
         print(f"tuned: {winner.kernel}, {1 / winner.ratio:.2f} times as fast, {about}: {winner.choice}")

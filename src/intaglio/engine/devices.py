@@ -23,7 +23,7 @@ from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator
 from intaglio.runtime.buffer import Buffer
-from intaglio.runtime.compiler import Compiler, host_target
+from intaglio.runtime.compiler import Compiler, host_target, recall_host
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Table
 from intaglio.runtime.pool import process_threads
@@ -179,6 +179,7 @@ class Cpu(Device):
     @property
     def target(self) -> Target:
         """The host's features."""
+        recall_host(disk_cache)
         return host_target(2)
 
     def _compile(self, lowered: Lowered) -> Executable:

@@ -178,13 +178,15 @@ class DiskCache:
         return []
 
     def stats(self) -> tuple[int, int]:
-        """(how many entries, how many bytes)."""
+        """(how many kernels, how many bytes in all)."""
         with self._lock:
             connection = self._ready()
             if connection is None:
                 return 0, 0
             with self._careful():
-                row = connection.execute("select count(*), coalesce(sum(length(data)), 0) from objects").fetchone()
+                row = connection.execute(
+                    "select coalesce(sum(instr(key, ':') = 0), 0), coalesce(sum(length(data)), 0) from objects"
+                ).fetchone()
                 return int(row[0]), int(row[1])
         return 0, 0
 

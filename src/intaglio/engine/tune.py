@@ -6,7 +6,6 @@ code is dropped; nothing of a search is seen in results.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import time
@@ -90,30 +89,31 @@ class Trials:
 
     def begin(self, limit: float) -> float | None:
         """The seconds of the model's code; None if it cannot be tried."""
-        try:
-            seconds = self._process.ask(self._model, limit)
-        except LostError:
-            return None
-        self._ready = isinstance(seconds, float)
-        return seconds if isinstance(seconds, float) else None
+        seconds = self._asked(self._model, limit)
+        self._ready = seconds is not None
+        return seconds
 
     def ratio(self, code: Code, limit: float) -> float | None:
         """The time of a candidate, in parts of the model's; None if it failed, or gave another result."""
         if not self._ready and self.begin(limit) is None:
             return None
         GlobalCounters.trial_count += 1
-        try:
-            found = self._process.ask(code, limit)
-        except LostError:
-            self._ready = False
-            return None
-        return found if isinstance(found, float) else None
+        return self._asked(code, limit)
 
     def end(self) -> None:
         """Let go of the bytes."""
         if self._ready:
-            with contextlib.suppress(LostError):
-                self._process.ask(None, LIMIT)
+            self._asked(None, LIMIT)
+
+    def _asked(self, request: object, limit: float) -> float | None:
+        """The number that answers a request, if there is one."""
+        ready, self._ready = self._ready, False  # a process that is lost, by Ctrl-C as well, knows no job any more
+        try:
+            found = self._process.ask(request, limit)
+        except LostError:
+            return None
+        self._ready = ready
+        return found if isinstance(found, float) else None
 
 
 _process: Final = Apart()

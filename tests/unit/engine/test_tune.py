@@ -265,3 +265,21 @@ def test_trials_begin_again_after_one_was_lost() -> None:
     fake.answer = lambda _: 0.5
     assert trials.ratio(Code("", "", 1), 1) == 0.5
     assert fake.jobs == 2
+
+
+def test_an_interrupt_ends_a_search_and_nothing_is_asked_after_it(
+    monkeypatch: pytest.MonkeyPatch, ran: list[Executable], tmp_path: Path
+) -> None:
+    def interrupt(_: str) -> float:
+        fake.ready = False
+        raise KeyboardInterrupt
+
+    fake = Fake(interrupt)
+    monkeypatch.setattr(tune, "_process", fake)
+    x, expected = operand()
+    with pytest.raises(KeyboardInterrupt):
+        program(x, tmp_path)
+    assert fake.jobs == 1
+    fake.answer = lambda _: 1.0
+    assert np.array_equal(program(x, tmp_path), expected)
+    assert fake.jobs == 2

@@ -110,8 +110,23 @@ def test_one_thread_and_three_give_the_same_bits() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
 
 
+@pytest.mark.parametrize("columns", [1, 3, 5, 8, 15, 17, 31, 33])
+def test_long_sums_down_few_columns_are_right(columns: int) -> None:
+    array = np.random.default_rng(0).integers(-4, 5, (200_000, columns)).astype(np.float32)
+    assert np.array_equal(Tensor(array).sum(0).numpy(), array.sum(0, dtype=np.float64))
+
+
 def test_every_chunk_runs_once() -> None:
     assert agrees(Pool(), counting(), 3000, seed=0)
+
+
+def test_threads_are_started_once_and_no_more_than_chunks_need() -> None:
+    pool, kernel = Pool(), counting()
+    seen = np.zeros(MOST, np.int64)
+    for chunks, threads, workers in ((1, 4, 0), (3, 1, 0), (2, 4, 1), (64, 4, 3), (3, 2, 3), (64, 4, 3), (4, 64, 3)):
+        for _ in range(3):
+            pool.run(COMPILER, kernel, seen.ctypes.data, chunks, threads)
+            assert len(pool._gates) == workers
 
 
 def test_kernels_of_several_python_threads_do_not_meet() -> None:

@@ -69,6 +69,19 @@ def test_the_cache_is_counted_and_cleared(tmp_path: Path) -> None:
     assert run(["-m", "intaglio", "cache"], INTAGLIO_CACHE="0").stdout == "the cache is off\n"
 
 
+def test_what_searches_found_is_shown_and_forgotten(tmp_path: Path) -> None:
+    loop = "import numpy as np; from intaglio import Tensor; (Tensor(np.ones(300_000, np.float32)) * 3 + 1).numpy()"
+    assert run(["-c", loop], BEAM="1", INTAGLIO_CACHE_DIR=str(tmp_path)).returncode == 0
+    shown = run(["-m", "intaglio", "cache"], INTAGLIO_CACHE_DIR=str(tmp_path)).stdout.splitlines()
+    assert [line.split(",")[0] for line in shown[1:]] == ["tuned: E_300000"]
+    kernels = shown[0].split()[0]
+    cleared = run(["-m", "intaglio", "cache", "--clear-tuned"], INTAGLIO_CACHE_DIR=str(tmp_path))
+    assert cleared.stdout.endswith("cleared what was tuned\n")
+    left = run(["-m", "intaglio", "cache"], INTAGLIO_CACHE_DIR=str(tmp_path)).stdout
+    assert left.startswith(f"{kernels} kernels")
+    assert "tuned" not in left
+
+
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = run(
         ["-c", "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'intaglio', 'info'], "

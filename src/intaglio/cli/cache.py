@@ -1,9 +1,10 @@
-"""`intaglio cache`: the compiled kernels on disk."""
+"""`intaglio cache`: the compiled kernels on disk, and what searches found for them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from intaglio.engine import tune
 from intaglio.engine.devices import disk_cache
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ def add_parser(commands: Any) -> None:
     """Describe the subcommand."""
     parser = commands.add_parser("cache", help="compiled kernels on disk")
     parser.add_argument("--clear", action="store_true", help="forget them")
+    parser.add_argument("--clear-tuned", action="store_true", help="forget what searches (BEAM) found")
     parser.set_defaults(run=run)
 
 
@@ -24,8 +26,15 @@ def run(options: argparse.Namespace) -> int:
         print("the cache is off")
         return 0
     count, nbytes = cache.stats()
+    found = tune.winners()
     print(f"{count} kernels, {nbytes / 1e6:.1f} MB in {cache.path}")
+    for winner in found:
+        about = f"BEAM={winner.beam}, {winner.threads} thread{'s' if winner.threads > 1 else ''}"
+        print(f"tuned: {winner.kernel}, {1 / winner.ratio:.2f} times as fast, {about}: {winner.choice}")
     if options.clear:
         cache.clear()
         print("cleared")
+    elif options.clear_tuned:
+        tune.forget()
+        print("cleared what was tuned")
     return 0

@@ -40,6 +40,7 @@ class Config:
         0, "1 devices and schedules, 2 kernels, 3 schedule, 4 source, 5 graphs, 6 linear, 7 machine code", "DEBUG"
     )
     beam: int = _setting(0, "candidates kept by the search over tiles; 0 uses the cost model alone", "BEAM")
+    beam_seconds: int = _setting(20, "seconds that the search for one kernel may take", least=1)
     track_match_stats: int = _setting(0, "1 prints rewrite counts by ruleset, 2 by rule", "TRACK_MATCH_STATS")
     device: str = _setting("CPU", "the device of tensors that name none", "DEVICE")
     graph: int = _setting(0, "1 draws the tensor graph with its schedule", "GRAPH")

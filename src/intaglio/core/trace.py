@@ -19,6 +19,8 @@ class GlobalCounters:
     launch_count: ClassVar[int] = 0  # native calls that ran them
     plan_count: ClassVar[int] = 0  # programs planned (none of their structure was remembered)
     compile_count: ClassVar[int] = 0  # kernels compiled (not found in a cache)
+    search_count: ClassVar[int] = 0  # kernels searched for better code (BEAM; not found in a cache)
+    trial_count: ClassVar[int] = 0  # candidates tried for that
     compile_seconds: ClassVar[float] = 0.0
     run_seconds: ClassVar[float] = 0.0
     global_ops: ClassVar[int] = 0  # arithmetic operations
@@ -31,6 +33,7 @@ class GlobalCounters:
     def reset(cls) -> None:
         """Set the counts to zero (memory in use stays; the peak starts from it)."""
         cls.kernel_count = cls.launch_count = cls.plan_count = cls.compile_count = 0
+        cls.search_count = cls.trial_count = 0
         cls.compile_seconds = cls.run_seconds = 0.0
         cls.global_ops = cls.global_mem = cls.table_bytes = 0
         cls.peak = cls.mem_used

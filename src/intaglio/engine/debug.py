@@ -16,6 +16,7 @@ from intaglio.engine.devices import device_of
 from intaglio.engine.draw import draw, graph_lines, schedule_lines
 from intaglio.ir.node import make, substitute, toposort
 from intaglio.ir.text import print_text
+from intaglio.lower.choice import MODEL, choice_of
 from intaglio.ops.loop import Loop
 from intaglio.ops.memory import Local
 from intaglio.runtime.compiler import assembly
@@ -97,12 +98,18 @@ def prepare(made: Plan) -> None:
     level = settings.debug
     if level < 3 and not settings.graphuops:
         return
-    for kernel, executable in zip(made.kernels, made.form.template.load(), strict=True):
+    for kernel, executable in zip(made.kernels, made.form.loaded, strict=True):
         if isinstance(kernel, Copy) or executable is None:
             continue
         device = device_of(kernel.device)
         if executable not in device.ran and executable not in device.notes:
             device.notes[executable] = _note(kernel, executable, level)
+
+
+def searched(name: str, seconds: float, ratio: float, choice: str, tried: int) -> None:
+    """What a search for better code found (2)."""
+    if config.debug >= 2:
+        _say(f"search: {name} {seconds * 1e6:.2f}us, {1 / ratio:.2f} times as fast of {tried} candidates: {choice}")
 
 
 def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
@@ -154,6 +161,9 @@ def _lowered(executable: Executable) -> str:
         found.append(f"{scratch} bytes of scratch")
     if lowered.parallel:
         found.append(f"{lowered.chunks} pieces for threads")
+    chosen = choice_of(lowered.decisions)
+    if chosen != MODEL:
+        found.append(f"tuned: {chosen}")
     return f"lowered: {executable.name}, {', '.join(found)}"
 
 

@@ -18,10 +18,11 @@ from intaglio.core.trace import GlobalCounters
 from intaglio.ir.interpret import run_linear
 from intaglio.ir.levels import Level
 from intaglio.ir.verify import verify
+from intaglio.lower.choice import MODEL, Choice
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator
-from intaglio.runtime.compiler import Compiler, host_target
+from intaglio.runtime.compiler import Compiler, host_target, recall_host
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Table
 from intaglio.runtime.pool import process_threads
@@ -65,11 +66,11 @@ class Launches:
         return len(self.executables)
 
 
-def _lower(ast: Node, target: Target, size_slot: int | None) -> Lowered:
+def _lower(ast: Node, target: Target, size_slot: int | None, choice: Choice) -> Lowered:
     """A kernel as verified instructions: LLVM ends the process on code that is wrong, so none may reach it."""
     if config.verify:
         verify(ast, Level.KERNEL)
-    lowered = lower(ast, target, size_slot)
+    lowered = lower(ast, target, size_slot, choice)
     verify(lowered.linear, Level.LINEAR)
     return lowered
 
@@ -85,7 +86,7 @@ class Device:
         self.ran: Final[set[Executable]] = set()  # kernels that DEBUG has shown
         self.told: bool = False  # whether DEBUG has named it
         self.notes: Final[dict[Executable, str]] = {}  # what DEBUG has to say of kernels that are yet to run
-        self._kernels: Final[OrderedDict[Node, Executable]] = OrderedDict()
+        self._kernels: Final[OrderedDict[tuple[Node, Choice], Executable]] = OrderedDict()
         self._lock: Final = locks.across_forks(threading.RLock(), locks.Level.DEVICE)
 
     @property
@@ -102,22 +103,28 @@ class Device:
         """Bytes with undefined contents."""
         return self.allocator.allocate(nbytes)
 
-    def load(self, ast: Node, size_slot: int | None = None) -> Executable:
-        """A kernel compiled, once for each AST.
+    def load(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Executable:
+        """A kernel compiled, once for each AST and choice.
 
         Args:
             ast: A kernel.
             size_slot: The argument that is the size, of a kernel at the nominal size.
+            choice: Where its code is to differ from the cost model's.
         """
         with self._lock:
-            found = self._kernels.get(ast)
+            key = ast, choice
+            found = self._kernels.get(key)
             if found is None:
-                found = self._kernels[ast] = self._compile(_lower(ast, self.target, size_slot))
+                found = self._kernels[key] = self._compile(self.lower(ast, size_slot, choice))
                 if len(self._kernels) > KERNELS:
                     self._kernels.popitem(last=False)
             else:
-                self._kernels.move_to_end(ast)
+                self._kernels.move_to_end(key)
             return found
+
+    def lower(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Lowered:
+        """A kernel as instructions."""
+        return _lower(ast, self.target, size_slot, choice)
 
     def _compile(self, lowered: Lowered) -> Executable:
         """A kernel that runs nothing."""
@@ -153,6 +160,11 @@ def disk_cache() -> DiskCache | None:
     return found
 
 
+def threads_now() -> int:
+    """How many threads share a large kernel."""
+    return config.threads or process_threads()
+
+
 @cache
 def _cache_in(folder: Path) -> DiskCache:
     """The disk cache of a folder, open from its first use on."""
@@ -173,17 +185,18 @@ class Cpu(Device):
     @property
     def about(self) -> str:
         """What DEBUG says of it."""
-        threads = config.threads or process_threads()
+        threads = threads_now()
         return f"vectors of {self.target.vector_bytes} bytes, {threads} thread{'s' if threads > 1 else ''}"
 
     @property
     def target(self) -> Target:
         """The host's features."""
+        recall_host(disk_cache)
         return host_target(2)
 
     def _compile(self, lowered: Lowered) -> Executable:
         """A kernel in machine code."""
-        source = llvm.render(lowered.linear, self.target)
+        source = self.source(lowered)
         started = time.perf_counter()
         address, compiled = _compiler().load(source, lowered.name)
         GlobalCounters.compile_seconds += time.perf_counter() - started
@@ -191,12 +204,16 @@ class Cpu(Device):
             GlobalCounters.compile_count += 1
         return Executable(lowered.name, lowered, address, source)
 
+    def source(self, lowered: Lowered) -> str:
+        """The text that is compiled."""
+        return llvm.render(lowered.linear, self.target)
+
     def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
         """Run kernels in order; large ones in chunks, by as many threads as the settings say."""
         if launches.table is None:
             rows = zip(launches.executables, launches.starts, strict=False)
             launches.table = Table(_compiler(), [(e.address, start, e.lowered.chunks) for e, start in rows])
-        launches.table.run(slots, config.threads or process_threads(), first, last)
+        launches.table.run(slots, threads_now(), first, last)
 
 
 class Interpreter(Device):
@@ -232,7 +249,7 @@ class HostArrays(Device):
 
     kind = "NPY"
 
-    def load(self, ast: Node, size_slot: int | None = None) -> Executable:
+    def load(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Executable:
         """Nothing is computed on host arrays."""
         raise DeviceError('npy: values cannot be computed on host arrays; move the tensor first, with .to("CPU").')
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
-from intaglio.engine.devices import Launches, device_of, load
+from intaglio.engine.devices import Launches, device_of, load, threads_now
+from intaglio.engine.tune import tuned
 from intaglio.ops.memory import BufferRef
 from intaglio.schedule.kernels import Copy
 from intaglio.schedule.program import Hole
 from intaglio.schedule.sizes import view_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from intaglio.core.dtypes import DType
     from intaglio.engine.devices import Device, Executable
     from intaglio.ir.view import View
@@ -94,6 +94,7 @@ class Form:
         fresh: Those that have no bytes yet.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
+        loaded: The kernels compiled as they run (None for copies), once they have.
     """
 
     def __init__(self, template: Template, size: int) -> None:
@@ -107,16 +108,23 @@ class Form:
         self.used: Final = [(numbers[r], numbers[sources[r]] if r in sources else None) for r in used]
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
+        self.loaded: list[Executable | None] = []
         self._steps: list[Stretch | Move] = []
+        self._beam: tuple[int, int] | None = None  # how the steps were searched for
 
     def steps(self, holes: int) -> list[Stretch | Move]:
         """The kernels, compiled, and copies: what is done in order. There are so many holes for numbers."""
-        if not self._steps:
-            loaded = self.template.load()
-            self._steps = self._arranged(loaded, len(self._numbers), len(self._numbers) + holes)
+        beam = settings_now().beam
+        searched = (beam, threads_now()) if beam else None
+        if not self._steps or searched != self._beam:
+            self.loaded = self.template.load()
+            if searched is not None:
+                self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in self.template.kernels]
+            self._steps = self._arranged(len(self._numbers), len(self._numbers) + holes)
+            self._beam = searched
         return self._steps
 
-    def _arranged(self, loaded: Sequence[Executable | None], holes: int, zero: int) -> list[Stretch | Move]:
+    def _arranged(self, holes: int, zero: int) -> list[Stretch | Move]:
         """The steps, with numbers from the place `holes` on, and a zero at the place `zero`."""
         steps: list[Stretch | Move] = []
         run: list[tuple[PlannedKernel, Executable]] = []
@@ -126,7 +134,7 @@ class Form:
                 steps.append(self._stretch(number - len(run), run, holes, zero))
                 run.clear()
 
-        for number, (kernel, executable) in enumerate(zip(self.template.kernels, loaded, strict=True)):
+        for number, (kernel, executable) in enumerate(zip(self.template.kernels, self.loaded, strict=True)):
             if isinstance(kernel, Copy):
                 close(number)
                 source, target = self._numbers[kernel.source], self._numbers[kernel.target]
@@ -137,7 +145,7 @@ class Form:
             if run and device_of(run[0][0].device) is not device_of(kernel.device):
                 close(number)
             run.append((kernel, executable))
-        close(len(loaded))
+        close(len(self.loaded))
         return steps
 
     def _stretch(self, first: int, run: list[tuple[PlannedKernel, Executable]], holes: int, zero: int) -> Stretch:

@@ -33,7 +33,8 @@ class Dots:
         self.height: Final = 1 if row is None else loops.extent(row)
         blocks = -(-self.height // ROWS)
         self.rows: Final = -(-self.height // blocks)
-        self.columns: Final = COLUMNS if self.rows <= ROWS // 2 else NARROW
+        columns = COLUMNS if self.rows <= ROWS // 2 else NARROW
+        self.columns: Final = loops.decide.of("columns", columns, self._other_columns(columns))
 
     def run(self, sheets: list[Node], work: int, *, split: bool) -> None:
         """Write the loops; `split`: threads share the columns."""
@@ -52,6 +53,13 @@ class Dots:
             return carried
 
         self.loops.nest(sheets, sheet)
+
+    def _other_columns(self, usual: int) -> list[int]:
+        """How many columns may be tried at once: the order of a sum that is alone is another, so none may become so."""
+        if self.rows > 1:
+            return [1, 2, 4] if self.height % self.rows == 0 else []
+        width = self.loops.extent(self.column)
+        return [] if width % usual else [n for n in (2, 4, 8) if width % n == 0]
 
     def _across(self, start: Node, stop: Node, count: int) -> None:
         """Columns, `count` at once, each time with all rows."""

@@ -15,6 +15,7 @@ from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
+from intaglio.lower.choice import MODEL, Choice, Decisions
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.emit import Binding, Emitter, Instance, usual
 from intaglio.lower.index import Index, number
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.core.target import Target
+    from intaglio.lower.choice import Decision
 
 PANEL: Final = 32  # columns of a packed factor that lie together
 LINE: Final = 64  # bytes of a line of memory
@@ -49,6 +51,7 @@ TILE: Final = 16  # elements of a line of memory: the height of a transposition'
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
+VECTORS: Final = (1, 2, 4, 8, 16)  # as many may be tried
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
@@ -67,22 +70,24 @@ class Lowered:
     parallel: bool
     flops: int
     least: int = 0  # the least size for which the code is right, where a size is an argument
+    decisions: tuple[Decision, ...] = ()
 
 
-def lower(ast: Node, target: Target, size_slot: int | None = None) -> Lowered:
+def lower(ast: Node, target: Target, size_slot: int | None = None, choice: Choice = MODEL) -> Lowered:
     """A KERNEL-level `Sink` as instructions for a target.
 
     Args:
         size_slot: The slot of an int64 argument that takes the place of the nominal size in the kernel's integers
             when it runs. `flops` is then counted at the nominal size.
+        choice: Where to decide otherwise than the cost model.
 
     Raises: UnsizedError if the kernel cannot be lowered for every size.
     """
     if size_slot is None:
-        return _Kernel(ast, target, Index()).run()
+        return _Kernel(ast, target, Index(), choice).run()
     index = SizedIndex(size_slot)
     check_sizes(ast, index)
-    lowered = _Kernel(ast, target, index).run()
+    lowered = _Kernel(ast, target, index, choice).run()
     linear = make(lowered.linear.op, *with_argument(list(lowered.linear.src), index))
     return replace(lowered, linear=linear, least=index.least)
 
@@ -90,12 +95,13 @@ def lower(ast: Node, target: Target, size_slot: int | None = None) -> Lowered:
 class _Kernel:
     """One kernel being lowered."""
 
-    def __init__(self, ast: Node, target: Target, index: Index) -> None:
+    def __init__(self, ast: Node, target: Target, index: Index, choice: Choice) -> None:
         self.ast: Final = ast
         self.target: Final = target
         self.index: Final = index
         self.emitter: Final = Emitter(index, target)
-        self.loops: Final = Loops(self.emitter)
+        self.decide: Final = Decisions(choice)
+        self.loops: Final = Loops(self.emitter, self.decide)
         self.axes: Final = itertools.count()
         self.written: Final = {
             _group(n.src[0])
@@ -125,7 +131,8 @@ class _Kernel:
         code = self.emitter.frames[0].code
         linear = make(Linear(name, tuple(sorted(self.past))), *(substitute(code, self.over) if self.over else code))
         flops = sum(_work(n) for n in walk(statements))
-        return Lowered(linear, name, self.loops.chunks, self.loops.chunks > 1, flops)
+        chunks = self.loops.chunks
+        return Lowered(linear, name, chunks, chunks > 1, flops, decisions=self.decide.taken)
 
     def _grouped(self, statements: Sequence[Node]) -> list[list[Node]]:
         """Adjacent stores of one shape that do not read what the others write share a loop nest."""
@@ -306,6 +313,7 @@ class _Kernel:
         self.sizes.extend(x.shape)
         pointer, index = self._target(target, tuple(own), scalar)
         body = self._decomposed(scalar.at(x, tuple(own)))
+        self.decide.begin()
         self._pass_caches([Place(pointer, index, body)], x.size)
         emitter = self.emitter
         along = own[op.axis]
@@ -336,7 +344,7 @@ class _Kernel:
             if v is None:
                 chain([{}], 0)
             else:
-                self.loops.vectors(v, emitter.lanes_of(body), UNROLL, chain)
+                self.loops.vectors(v, emitter.lanes_of(body), self.decide.of("vectors", UNROLL, VECTORS), chain)
             return carried
 
         self.loops.nest([r for r in around if r is not v], innermost)
@@ -519,6 +527,7 @@ class _Kernel:
             for place in places:
                 self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, {}), {})
             return
+        self.decide.begin()
         v = self._vector_range(places, ranges)
         row: Node | None = None
         alone = len(places) == 1 and not self.index.sized
@@ -526,7 +535,8 @@ class _Kernel:
             v = turned_column(self.loops, places[0].value, places[0].index, ranges)
         if v is not None and alone:
             row = row_range(self.loops, places[0].value, ranges, v)
-        if v is not None and row is not None and is_slabbed(self.loops, places[0], row, v):
+        slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
+        if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):
             sheets = [r for r in ranges if r is not row and r is not v]
             Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
             return
@@ -539,7 +549,7 @@ class _Kernel:
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
         fold = streamed(self.loops, places[0], v) if v is not None and alone else None
-        if v is not None and fold is not None:
+        if v is not None and fold is not None and self.decide.of("stream", 1, (0,)):
             outer = [r for r in ranges if r is not v]
             Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
             return
@@ -557,7 +567,9 @@ class _Kernel:
             sheets = [r for r in ranges if r not in dots]
             Dots(self.loops, places[0], *dots).run(sheets, work, split=split)
             return
-        outer = [r for r in ranges if r is not v]
+        outer = self._order([r for r in ranges if r is not v])
+        lanes = self._lanes(places)
+        unroll = 1 if v is None else self._unroll(places, v, work)
 
         finish = functools.partial(self._finish, places)
 
@@ -565,12 +577,12 @@ class _Kernel:
             if v is None:
                 finish([{}], 0)
             else:
-                lanes = min(self.emitter.lanes_of(p.value) for p in places)
-                self.loops.vectors(v, lanes, self._unroll(places, v, work), finish)
+                self.loops.vectors(v, lanes, unroll, finish)
             return carried
 
         self._pass_caches(places, math.prod(extents.values()))
         turned = self._turned(places, outer, v, extents)
+        block = 0 if turned is None else self.decide.of("block", TILE, (0, TILE // 2, 2 * TILE, 4 * TILE))
         first = outer[0] if outer else v
         shared_folds = first is not None and any(  # each chunk would compute them again
             isinstance(n.op, Fold) and not self.emitter.mask(n) & self.emitter.bit(first)
@@ -578,16 +590,16 @@ class _Kernel:
         )
         folds = any(isinstance(n.op, Fold) for n in walk([p.value for p in places]))
         if parts and first is not None and extents[first] > self._line(places[0], first) and not folds:
-            lanes = min(self.emitter.lanes_of(p.value) for p in places) if first is v else 1
-            begin, end = self._share_of(first, max(lanes, self._line(places[0], first)))
+            share = self._lanes(places) if first is v else 1
+            begin, end = self._share_of(first, max(share, self._line(places[0], first)))
             if first is v:
-                self.loops.vectors_between(first, begin, end, lanes, 1, finish)
+                self.loops.vectors_between(first, begin, end, share, 1, finish)
             else:
                 self.loops.nest(outer, innermost, begin, end)
-        elif v is not None and turned is not None:
-            self._tiles(places, outer, v, turned, extents, work if split else 0)
+        elif v is not None and turned is not None and block:
+            self._tiles(places, outer, v, turned, extents, work if split else 0, lanes, block)
         elif first is not None and split and work >= 2 * CHUNK and self.target.threads > 1 and not shared_folds:
-            self._split(first, extents[first], work, outer, v, places, innermost, finish)
+            self._split(first, extents[first], work, outer, v, lanes, unroll, innermost, finish)
         else:
             self.loops.nest(outer, innermost)
 
@@ -663,16 +675,23 @@ class _Kernel:
         return None
 
     def _tiles(
-        self, places: list[Place], outer: list[Node], v: Node, r: Node, extents: dict[Node, int], work: int
+        self,
+        places: list[Place],
+        outer: list[Node],
+        v: Node,
+        r: Node,
+        extents: dict[Node, int],
+        work: int,
+        lanes: int,
+        size: int,
     ) -> None:
         """Blocks of a range that loads step along by one, inside them vectors: what is loaded stays in cache."""
         emitter = self.emitter
-        lanes = min(emitter.lanes_of(p.value) for p in places)
         height = number(extents[r])
 
         def block(counter: Node, carried: list[Node]) -> list[Node]:
             level = len(emitter.frames) - 1
-            stop = emitter.put(level, minimum(emitter.put(level, add(counter, number(TILE))), height))
+            stop = emitter.put(level, minimum(emitter.put(level, add(counter, number(size))), height))
 
             def column(instances: list[Instance], _: int) -> None:
                 def run(_: Node, carried: list[Node]) -> list[Node]:
@@ -687,7 +706,7 @@ class _Kernel:
             return carried
 
         def blocks(_: Node, carried: list[Node]) -> list[Node]:
-            emitter.loop(number(0), height, TILE, (), block)
+            emitter.loop(number(0), height, size, (), block)
             return carried
 
         others = [o for o in outer if o is not r]
@@ -697,8 +716,8 @@ class _Kernel:
             begin, stop = self.loops.chunk(extents[others[0]], work, 1)
             self.loops.nest(others, blocks, begin, stop)
         else:
-            begin, stop = self.loops.chunk(extents[r], work, TILE)
-            emitter.loop(begin, stop, TILE, (), block)
+            begin, stop = self.loops.chunk(extents[r], work, size)
+            emitter.loop(begin, stop, size, (), block)
 
     def _split(
         self,
@@ -707,14 +726,14 @@ class _Kernel:
         work: int,
         outer: list[Node],
         v: Node | None,
-        places: list[Place],
+        lanes: int,
+        unroll: int,
         innermost: Callable[[Node, list[Node]], list[Node]],
         finish: Callable[[list[Instance], int], None],
     ) -> None:
         """The outermost loop in chunks of equal length, for threads to share."""
-        emitter = self.emitter
-        lanes = min(emitter.lanes_of(p.value) for p in places) if first is v else 1
-        unroll = self._unroll(places, first, work) if first is v else 1
+        if first is not v:
+            lanes = unroll = 1
         while unroll > 1 and extent < lanes * unroll:
             unroll //= 2
         begin, end = self.loops.chunk(extent, work, lanes * unroll)
@@ -724,7 +743,11 @@ class _Kernel:
         self.loops.vectors_between(first, begin, end, lanes, unroll, finish)
 
     def _unroll(self, places: list[Place], v: Node, work: int) -> int:
-        """How many vectors at once: many in sums of rows out of memory, of which each turn then reads a long piece."""
+        """How many vectors at once."""
+        return self.decide.of("vectors", self._usual_unroll(places, v, work), VECTORS)
+
+    def _usual_unroll(self, places: list[Place], v: Node, work: int) -> int:
+        """As the model says: many in sums of rows out of memory, of which each turn then reads a long piece."""
         size = _node_count(places)
         bit = self.emitter.bit(v)
         rows = any(isinstance(n.op, Fold) and self.emitter.mask(n) & bit for p in places for n in walk((p.value,)))
@@ -737,8 +760,29 @@ class _Kernel:
 
     # -- choices
 
+    def _lanes(self, places: list[Place]) -> int:
+        """How many lanes the vectors of a nest have; half of the usual may do, where no fold is in vectors as well."""
+        lanes = min(self.emitter.lanes_of(p.value) for p in places)
+        return self.decide.of("lanes", lanes, () if lanes < 4 or _has_fold(places) else (lanes // 2,))
+
+    def _order(self, outer: list[Node]) -> list[Node]:
+        """The loops around the vectors, from the outermost in."""
+        usual = tuple(range(len(outer)))
+        swaps = [(*usual[:k], k + 1, k, *usual[k + 2 :]) for k in usual[:-1]]
+        return [outer[k] for k in self.decide.of("order", usual, swaps)]
+
     def _vector_range(self, places: list[Place], ranges: list[Node]) -> Node | None:
-        """The range that becomes a vector: one along which stores and loads are of neighbours."""
+        """The range that becomes a vector; another one may be tried where there is no fold, whose order that sets."""
+        usual = self._usual_vector_range(places, ranges)
+        if usual is None or _has_fold(places):
+            return usual
+        lanes = min(self.emitter.lanes_of(p.value) for p in places)
+        extents = [self.index.affine(r.src[0]) for r in ranges]
+        others = [k for k, (extent, rest) in enumerate(extents) if not rest and extent >= lanes]
+        return ranges[self.decide.of("vector", ranges.index(usual), others)]
+
+    def _usual_vector_range(self, places: list[Place], ranges: list[Node]) -> Node | None:
+        """As the model says: one along which stores and loads are of neighbours."""
         best: tuple[int, Node] | None = None
         if not self.target.vector_bytes:
             return None
@@ -903,6 +947,11 @@ def _fold_size(value: Node, index: Index) -> int:
                 size *= index.affine(r.src[0])[0]
             total += size
     return total
+
+
+def _has_fold(places: list[Place]) -> bool:
+    """Whether a nest reduces something."""
+    return any(isinstance(n.op, Fold) for n in walk([p.value for p in places]))
 
 
 def _node_count(places: list[Place]) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import Node, make
+from intaglio.lower.choice import Decisions, about
 from intaglio.lower.emit import Binding, Emitter, Instance
 from intaglio.lower.index import number
 from intaglio.ops.elementwise import lt, minimum, mul
@@ -29,10 +30,11 @@ class Place:
 
 
 class Loops:
-    """Writes loops around what callbacks emit; knows in how many chunks the kernel runs."""
+    """Writes loops around what callbacks emit; knows in how many chunks the kernel runs, and what else is decided."""
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, decisions: Decisions | None = None) -> None:
         self.emitter: Final = emitter
+        self.decide: Final = decisions or Decisions()
         self.chunks: int = 1
 
     def extent(self, r: Node) -> int:
@@ -62,7 +64,8 @@ class Loops:
 
     def chunk(self, extent: int, work: int, unit: int) -> tuple[Node, Node]:
         """The part of a range that one call runs, in chunks of equal length."""
-        chunks = max(1, min(extent, work // CHUNK, CHUNKS))
+        model = max(1, min(extent, work // CHUNK, CHUNKS))
+        chunks = self.decide.of("chunks", model, about(model, 1, min(extent, CHUNKS)))
         per = -(-extent // chunks)
         return self.chunk_of(extent, -(-per // unit) * unit)
 

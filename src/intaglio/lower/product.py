@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, toposort, walk
+from intaglio.lower.choice import about
 from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
@@ -82,6 +83,16 @@ def tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
     return (even[0] if even else -(-height // -(-height // rows))), vectors
 
 
+def tile_shapes(height: int, width: int, target: Target) -> list[tuple[int, int]]:
+    """Shapes of tiles that may be tried: for some widths the highest that fit in the registers, and lower ones."""
+    found: list[tuple[int, int]] = []
+    for vectors in (1, 2, 3, 4, 6, WIDEST):
+        most = (target.vector_registers - vectors - 1) // vectors
+        if vectors <= max(1, width) and most:
+            found += [(min(height, rows), vectors) for rows in (most, most - 1, most - 2, most // 2) if rows > 0]
+    return list(dict.fromkeys(found))
+
+
 @dataclass(frozen=True, slots=True)
 class _Turn:
     """How columns that lie apart are copied: as vectors along one range, by lines across them."""
@@ -150,7 +161,8 @@ class Product:
         self.height: Final = loops.extent(row)
         self.width: Final = loops.extent(column)
         self.lanes: Final = loops.emitter.lanes_of(place.value)
-        self.tile_rows, self.vectors = tile_shape(self.height, self.width // self.lanes, self.target)
+        size = self.height, self.width // self.lanes, self.target
+        self.tile_rows, self.vectors = loops.decide.of("tile", tile_shape(*size), tile_shapes(*size))
         self.panel: Final = self.lanes * self.vectors
         self.whole_rows: Final = self.height // self.tile_rows * self.tile_rows
         self.whole_columns: Final = self.width // self.panel * self.panel
@@ -279,10 +291,13 @@ class Product:
             total *= self.loops.extent(r)
         rows = FAR_ROWS if self.width * line > 2 * self.target.level2 else PACKED_ROWS
         near = total <= self.target.level2 // 4
-        if along is None and not self.words and (near or self.height < rows or self.width <= self.panel):
-            return None
         if self.panel * line > PACK:
             return None
+        if along is None:
+            pays = bool(self.words) or not (near or self.height < rows or self.width <= self.panel)
+            free = not self.words and self.width > self.panel
+            if not self.loops.decide.of("pack", int(pays), (0, 1) if free else ()):
+                return None
         columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
         share = (
             self.width
@@ -294,6 +309,10 @@ class Product:
             columns = self.whole_columns + self.panel
             if columns * line > PACK:
                 return None
+        else:
+            panels = columns // self.panel
+            room = min(PACK // line, self.width) // self.panel
+            columns = self.panel * self.loops.decide.of("panels", panels, about(panels, 1, room))
         scratch = make(Local(next(self.axes), factor.dtype, self.depth * columns))
         parts = [(self.column, 1), (self.corner, self.depth - 1), *([] if whole else [(self.block, -self.depth)])]
         step = self.panel
@@ -346,11 +365,14 @@ class Product:
         value = self.place.value
         top = toposort((value,), enter=lambda n: not isinstance(n.op, Fold))
         folds = [n for n in top if isinstance(n.op, Fold)]
-        if len(folds) != 1 or sum(isinstance(n.op, Elementwise) for n in top) < HEAVY:
+        if len(folds) != 1:
             return None
         (fold,) = folds
         both = self.emitter.bit(self.row) | self.emitter.bit(self.column)
-        if self.emitter.mask(fold) & both != both:
+        count = sum(isinstance(n.op, Elementwise) for n in top)
+        if not count or self.emitter.mask(fold) & both != both:
+            return None
+        if not self.loops.decide.of("apart", int(count >= HEAVY), (0, 1)):
             return None
         scratch = make(Local(next(self.axes), fold.dtype, self.tile_rows * self.panel))
         row = self._range(self.row)
@@ -484,7 +506,8 @@ class Product:
         """Blocks of rows that stay in the second cache, each with all columns; then the rows left over."""
         emitter = self.emitter
         line = self.depth * self.place.value.dtype.itemsize
-        rows = max(1, self.target.level2 // 4 // line // self.tile_rows) * self.tile_rows
+        tiles = max(1, self.target.level2 // 4 // line // self.tile_rows)
+        rows = self.tile_rows * self.loops.decide.of("tiles", tiles, about(tiles, 1, self.height // self.tile_rows))
         if self.lines is not None:
             rows = min(rows, self.lines.rows)
         begin, end = self.row_chunk or (number(0), number(self.whole_rows))

@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.choice import about
 from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
-from intaglio.lower.product import PACK, tile_shape
+from intaglio.lower.product import PACK, tile_shape, tile_shapes
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, const, load
@@ -45,10 +46,12 @@ class Slabs:
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         self.height: Final = loops.extent(row)
         self.width: Final = loops.extent(column)
-        self.tile_rows, self.vectors = tile_shape(self.height, self.width // self.lanes, self.emitter.target)
+        size = self.height, self.width // self.lanes, self.emitter.target
+        self.tile_rows, self.vectors = loops.decide.of("tile", tile_shape(*size), tile_shapes(*size))
         unit = self.lanes * self.vectors
         self.near: Final = near
-        self.columns: Final = -(-min(COLUMNS, self.width if near else max(FEWEST, self.width // 8)) // unit) * unit
+        panels = -(-min(COLUMNS, self.width if near else max(FEWEST, self.width // 8)) // unit)
+        self.columns: Final = unit * loops.decide.of("panels", panels, about(panels, 1, 2 * COLUMNS // unit))
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
         factor = _matrix(loops, fold, column)
         room = PACK - self.height * stride * fold.dtype.itemsize

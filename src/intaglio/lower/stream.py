@@ -39,8 +39,11 @@ class Stream:
         self.body: Final = fold.src[0]
         self.rows: Final = list(fold.src[1:])
         self.lanes: Final = loops.emitter.lanes_of(place.value)
-        self.unit: Final = self.lanes * UNROLL
-        self.columns: Final = COLUMNS // fold.dtype.itemsize // self.unit * self.unit
+        self.unroll: Final = loops.decide.of("vectors", UNROLL, (1, 2, 4))
+        self.count: Final = loops.decide.of("rows", ROWS, (ROWS // 4, ROWS // 2, 2 * ROWS))
+        self.unit: Final = self.lanes * self.unroll
+        most = loops.decide.of("bytes", COLUMNS, (COLUMNS // 2, 2 * COLUMNS, 4 * COLUMNS))
+        self.columns: Final = most // fold.dtype.itemsize // self.unit * self.unit
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
         self.scratch: Final = make(Local(next(axes), fold.dtype, self.columns))
         self.index: Final = self.emitter.index.sum([(column, 1), (self.block, -1)])
@@ -87,8 +90,8 @@ class Stream:
 
         def rows(_: Node, carried: list[Node]) -> list[Node]:
             extent = self.loops.extent(self.rows[-1])
-            whole = extent // ROWS * ROWS
-            self._rows(start, end, 0, whole, ROWS)
+            whole = extent // self.count * self.count
+            self._rows(start, end, 0, whole, self.count)
             self._rows(start, end, whole, extent, 1)
             return carried
 
@@ -98,7 +101,7 @@ class Stream:
 
     def _across(self, start: Node, end: Node, body: Body) -> None:
         """The columns of a block by vectors."""
-        self.loops.vectors_between(self.column, start, end, self.lanes, UNROLL, body)
+        self.loops.vectors_between(self.column, start, end, self.lanes, self.unroll, body)
 
     def _rows(self, start: Node, end: Node, first: int, stop: int, count: int) -> None:
         """Rows taken into the results of a block, `count` at once."""

@@ -1,12 +1,16 @@
-"""LLVM IR text to machine code in this process, by llvmlite, which is loaded at the first kernel."""
+"""LLVM IR text to machine code in this process, by llvmlite, which is loaded at the first kernel that no cache has."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import os
 import struct
 import threading
+from dataclasses import astuple, dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from intaglio.runtime.disk_cache import DiskCache
 
 _lock: Final = across_forks(threading.RLock(), Level.COMPILER)
+VARYING: Final = (b"processor", b"physical id", b"core id", b"apicid", b"initial apicid", b"cpu MHz", b"bogomips")
 _keep: Final[list[object]] = []  # loaded libraries live as long as the process: kernels are never unloaded
 
 
@@ -55,10 +60,65 @@ def _host() -> _Host:
     return _Host()
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """What LLVM says of this machine, and of itself."""
+
+    version: str
+    cpu: str
+    features: str
+
+
+class _Known:
+    """What is known of the machine; asking LLVM takes longer than all else that a kernel from the cache needs."""
+
+    about: About | None = None
+
+
+def recall_host(disk: Callable[[], DiskCache | None]) -> None:
+    """Take what LLVM once said of this machine from a cache; what it has yet to say, keep there."""
+    if _Known.about is not None:
+        return
+    cache, machine = disk(), _machine()
+    if cache is None or machine is None:
+        return
+    key = f"host:{machine}"
+    try:
+        version, cpu, features = json.loads(cache.get(key) or b"")
+        _Known.about = About(str(version), str(cpu), str(features))
+    except (ValueError, TypeError):
+        cache.put(key, json.dumps(astuple(_about_host())).encode())
+
+
+def _about_host() -> About:
+    """What is known of this machine, from LLVM if it was not recalled."""
+    if _Known.about is None:
+        import llvmlite
+
+        _Known.about = About(llvmlite.__version__, _host().cpu, _host().features)
+    return _Known.about
+
+
+def _machine() -> str | None:
+    """What tells this machine with its LLVM from others; None where the system does not say."""
+    found = find_spec("llvmlite")
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            first, _, rest = file.read(1 << 14).partition(b"\n\n")
+        if not rest or found is None or found.origin is None:
+            return None
+        llvm = os.stat(found.origin)
+    except OSError:
+        return None
+    lines = [line for line in first.split(b"\n") if not line.startswith(VARYING)]
+    text = b"\n".join(lines) + f"{os.uname().machine} {found.origin} {llvm.st_mtime_ns} {llvm.st_size}".encode()
+    return hashlib.sha256(text).hexdigest()
+
+
 @cache
 def host_features() -> frozenset[str]:
     """The CPU's features, as LLVM names them."""
-    return frozenset(f[1:] for f in _host().features.split(",") if f.startswith("+"))
+    return frozenset(f[1:] for f in _about_host().features.split(",") if f.startswith("+"))
 
 
 def compile_text(source: str) -> bytes:
@@ -105,10 +165,8 @@ def _load(data: bytes, symbol: str) -> int:
 
 def cache_key(source: str) -> str:
     """What a compiled kernel is stored under: its text, and all else that its code depends on."""
-    host = _host()
-    import llvmlite
-
-    text = f"{llvmlite.__version__}|pic small|{host.cpu}|{host.features}|{source}"
+    host = _about_host()
+    text = f"{host.version}|pic small|{host.cpu}|{host.features}|{source}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -124,6 +182,7 @@ class Compiler:
         disk = self._disk()
         if disk is None:
             return load_object(compile_text(source), symbol), True
+        recall_host(lambda: disk)
         key = cache_key(source)
         kept = disk.get(key)
         if kept is not None:

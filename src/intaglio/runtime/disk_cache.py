@@ -163,24 +163,41 @@ class DiskCache:
         self._remove()
         self._open()
 
+    def records(self, kind: str) -> list[tuple[str, bytes]]:
+        """The entries whose keys begin with a kind and a colon, with their keys, those used last first."""
+        with self._lock:
+            connection = self._ready()
+            if connection is None:
+                return []
+            with self._careful():
+                rows = connection.execute(
+                    "select key, data, digest from objects where key >= ? and key < ? order by used desc",
+                    (f"{kind}:", f"{kind};"),
+                ).fetchall()
+                return [(bytes(key).decode(), bytes(data)) for key, data, digest in rows if _digest(data) == digest]
+        return []
+
     def stats(self) -> tuple[int, int]:
-        """(how many kernels, how many bytes)."""
+        """(how many kernels, how many bytes in all)."""
         with self._lock:
             connection = self._ready()
             if connection is None:
                 return 0, 0
             with self._careful():
-                row = connection.execute("select count(*), coalesce(sum(length(data)), 0) from objects").fetchone()
+                row = connection.execute(
+                    "select coalesce(sum(instr(key, ':') = 0), 0), coalesce(sum(length(data)), 0) from objects"
+                ).fetchone()
                 return int(row[0]), int(row[1])
         return 0, 0
 
-    def clear(self) -> None:
-        """Forget everything."""
+    def clear(self, kind: str = "") -> None:
+        """Forget everything, or the entries of a kind."""
+        least, most = (f"{kind}:", f"{kind};") if kind else ("", "~")
         with self._lock:
             connection = self._ready()
             if connection is not None:
                 with self._careful():
-                    connection.execute("delete from objects")
+                    connection.execute("delete from objects where key >= ? and key < ?", (least, most))
                     connection.execute("vacuum")
 
     def close(self) -> None:

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 WORKERS: Final = 255  # at most
 LINE: Final = 64  # bytes that processors exchange as one: words of different writers lie so far apart
+INBOX: Final = 3 + WORKERS  # the line in which Python says what to post: a call with arguments takes longer
 SPIN: Final = 500  # looks at the state before a thread goes to sleep or lets another run: some 20 microseconds
 PAUSE: Final = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
 
 # The state: line 0 counts the chunks that nobody has taken, line 1 those that are done, line 2 holds the kernel
 # (function, arguments, chunks, helpers, job), line 3 + i says whether worker i is awake. What line 2 says changes only
-# when no chunk is left or being run; whoever has taken a chunk may read it.
+# when no chunk is left or being run; whoever has taken a chunk may read it. Line 0 is changed last: that publishes it.
 NATIVE: Final = f"""
 declare void @llvm.x86.sse2.pause()
 define internal void @take_all(ptr %state) noinline {{
@@ -73,11 +74,11 @@ write:
   %slots.at = getelementptr i8, ptr %state, i64 {2 * LINE + 8}
   %chunks.at = getelementptr i8, ptr %state, i64 {2 * LINE + 16}
   %helpers.at = getelementptr i8, ptr %state, i64 {2 * LINE + 24}
-  store atomic i64 0, ptr %done seq_cst, align 8
+  store atomic i64 0, ptr %done monotonic, align 8
   store i64 %kernel, ptr %kernel.at, align 8
   store i64 %slots, ptr %slots.at, align 8
   store i64 %chunks, ptr %chunks.at, align 8
-  store atomic i64 %helpers, ptr %helpers.at seq_cst, align 8
+  store atomic i64 %helpers, ptr %helpers.at monotonic, align 8
   store i64 %job, ptr %job.at, align 8
   %before = atomicrmw xchg ptr %state, i64 %chunks seq_cst
   br label %leave
@@ -104,6 +105,39 @@ again:
 leave:
   ret i64 %rest
 }}
+define internal i64 @start(ptr %state) {{
+entry:
+  %inbox = getelementptr i8, ptr %state, i64 {INBOX * LINE}
+  %kernel = load i64, ptr %inbox, align 8
+  %slots.at = getelementptr i64, ptr %inbox, i64 1
+  %slots = load i64, ptr %slots.at, align 8
+  %chunks.at = getelementptr i64, ptr %inbox, i64 2
+  %chunks = load i64, ptr %chunks.at, align 8
+  %helpers.at = getelementptr i64, ptr %inbox, i64 3
+  %helpers = load i64, ptr %helpers.at, align 8
+  %job.at = getelementptr i64, ptr %inbox, i64 4
+  %job = load i64, ptr %job.at, align 8
+  call void @post(ptr %state, i64 %job, i64 %kernel, i64 %slots, i64 %chunks, i64 %helpers)
+  br label %ask
+ask:
+  %worker = phi i64 [0, %entry], [%next, %ask]
+  %line = add i64 %worker, 3
+  %offset = mul i64 %line, {LINE}
+  %awake.at = getelementptr i8, ptr %state, i64 %offset
+  %awake = load atomic i64, ptr %awake.at seq_cst, align 8
+  %next = add i64 %worker, 1
+  %more = icmp slt i64 %next, %helpers
+  %looks = icmp ne i64 %awake, 0
+  %both = and i1 %looks, %more
+  br i1 %both, label %ask, label %asked
+asked:
+  br i1 %looks, label %work, label %asleep
+work:
+  %rest = call i64 @work(ptr %state, i64 %chunks)
+  ret i64 %rest
+asleep:
+  ret i64 -1
+}}
 define internal void @serve(ptr %state, i64 %worker) {{
 entry:
   %helpers.at = getelementptr i8, ptr %state, i64 {2 * LINE + 24}
@@ -116,12 +150,13 @@ enter:
   br label %look
 look:
   %turn = phi i64 [0, %enter], [0, %run], [%next, %idle]
-  %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
-  %wanted = icmp slt i64 %worker, %helpers
   %left = load atomic i64, ptr %state seq_cst, align 8
   %some = icmp sgt i64 %left, 0
-  %both = and i1 %wanted, %some
-  br i1 %both, label %run, label %idle
+  br i1 %some, label %ask, label %idle
+ask:
+  %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
+  %wanted = icmp slt i64 %worker, %helpers
+  br i1 %wanted, label %run, label %idle
 run:
   call void @take_all(ptr %state)
   br label %look
@@ -142,7 +177,7 @@ asleep:
   ret void
 }}
 define void @pool(ptr %out, i64 %begin, i64 %end) {{
-  store ptr @post, ptr %out, align 8
+  store ptr @start, ptr %out, align 8
   %second = getelementptr i8, ptr %out, i64 8
   store ptr @work, ptr %second, align 8
   %third = getelementptr i8, ptr %out, i64 16
@@ -159,7 +194,7 @@ class _Native:
         pointer, word = ctypes.c_void_p, ctypes.c_int64
         out = (word * 3)()
         SIGNATURE(compiler.load(NATIVE, "pool")[0])(ctypes.addressof(out), 0, 0)
-        self.post: Final = ctypes.PYFUNCTYPE(None, pointer, word, word, word, word, word)(out[0])
+        self.start: Final = ctypes.CFUNCTYPE(word, pointer)(out[0])
         self.work: Final = ctypes.CFUNCTYPE(word, pointer, word)(out[1])
         self.serve: Final = ctypes.CFUNCTYPE(None, pointer, word)(out[2])
 
@@ -181,8 +216,9 @@ class Pool:
 
     def _reset(self) -> None:
         """No workers (a parent's are not here), and a state that none knows of."""
-        self._pages, self._state = anonymous((3 + WORKERS) * LINE)
+        self._pages, self._state = anonymous((INBOX + 1) * LINE)
         self._words: memoryview[int] = memoryview(self._pages).cast("q")
+        self._inbox: memoryview[int] = self._words[INBOX * LINE // 8 :]
         self._gates: list[SimpleQueue[None]] = []
         self._inside: set[int] = set()  # workers that are in native code, or about to be
         self._job: int = 0
@@ -190,27 +226,35 @@ class Pool:
 
     def run(self, compiler: Compiler, kernel: int, slots: int, chunks: int, threads: int) -> None:
         """Run a kernel's chunks on up to `threads` threads with this one; alone, where another kernel is being run."""
-        helpers = min(threads - 1, chunks - 1, WORKERS)
-        if helpers < 1 or not self._busy.acquire(blocking=False):
+        helpers = (threads if threads < chunks else chunks) - 1
+        if helpers < 1 or not self._busy.acquire(False):
             SIGNATURE(kernel)(slots, 0, chunks)
             return
         try:
             native = _native(compiler)
-            self._share(native, kernel, slots, chunks, self._start(native, helpers))
+            if len(self._gates) < helpers:
+                helpers = self._start(native, min(helpers, WORKERS))
+            self._share(native, kernel, slots, chunks, helpers)
         finally:
             self._busy.release()
 
     def _share(self, native: _Native, kernel: int, slots: int, chunks: int, helpers: int) -> None:
         """Post a kernel, wake the workers that sleep, take chunks, and return when the last one is done."""
         self._job += 1
+        box = self._inbox
         interrupt: BaseException | None = None
         rest = chunks
-        while rest > 0:  # whatever is raised here (Ctrl-C), chunks may be running still: memory must outlive them
+        while rest:  # whatever is raised here (Ctrl-C), chunks may be running still: memory must outlive them
             try:
-                native.post(self._state, self._job, kernel, slots, chunks, helpers)  # once for each job
-                self._wake(helpers)
-                while (rest := native.work(self._state, chunks)) > 0:
+                box[0], box[1], box[2], box[3], box[4] = kernel, slots, chunks, helpers, self._job
+                rest = native.start(self._state)  # posts a job once
+                if rest < 0:  # a worker sleeps, and nothing has been done here
+                    rest = chunks
+                    self._wake(helpers)
+                    rest = native.work(self._state, chunks)
+                while rest:
                     time.sleep(0)
+                    rest = native.work(self._state, chunks)
             except BaseException as error:
                 interrupt = error
         if interrupt is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SETTINGS = (
-    "debug, beam, track_match_stats, device, graph, graphuops, threads, cache, cache_dir, cache_size_mb, "
+    "debug, beam, beam_seconds, track_match_stats, device, graph, graphuops, threads, cache, cache_dir, cache_size_mb, "
     "journal_entries, journal_nodes, journal_bytes, verify"
 )
 DTYPES = (

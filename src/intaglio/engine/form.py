@@ -17,6 +17,8 @@ from intaglio.schedule.program import Hole
 from intaglio.schedule.sizes import view_at
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.core.dtypes import DType
     from intaglio.engine.devices import Device, Executable
     from intaglio.ir.view import View
@@ -112,14 +114,19 @@ class Form:
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
 
-    def steps(self, holes: int) -> list[Stretch | Move]:
-        """The kernels, compiled, and copies: what is done in order. There are so many holes for numbers."""
+    def steps(self, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
+        """The kernels, compiled, and copies: what is done in order.
+
+        Args:
+            holes: How many holes there are for numbers.
+            bound: Gives the kernels with the buffers and numbers of one program, to be tried on where BEAM asks for it.
+        """
         beam = settings_now().beam
         searched = (beam, threads_now()) if beam else None
         if not self._steps or searched != self._beam:
             self.loaded = self.template.load()
             if searched is not None:
-                self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in self.template.kernels]
+                self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in bound()]
             self._steps = self._arranged(len(self._numbers), len(self._numbers) + holes)
             self._beam = searched
         return self._steps

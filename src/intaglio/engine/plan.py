@@ -74,7 +74,7 @@ class Plan:
     @property
     def steps(self) -> list[Stretch | Move]:
         """What is done in order: kernels, compiled, and copies."""
-        return self.form.steps(len(self.numbers))
+        return self.form.steps(len(self.numbers), lambda: self.kernels)
 
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:

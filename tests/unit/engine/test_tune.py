@@ -19,10 +19,13 @@ from intaglio.engine.tune import Trials, Winner, winner_from
 from intaglio.lower.choice import Choice, choice_of
 from intaglio.runtime.apart import LostError
 from intaglio.runtime.trial import Code
+from intaglio.storage.flush import plans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from array import array
+    from collections.abc import Callable
 
+    from intaglio.engine.devices import Launches
     from intaglio.lower.kernel import Lowered
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -60,9 +63,9 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Executable]:
     seen: list[Executable] = []
     run = Cpu.run
 
-    def noted(device: Cpu, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
-        seen.extend(executable for executable, _ in launches)
-        run(device, launches)
+    def noted(device: Cpu, launches: Launches, slots: array[int], first: int, last: int) -> None:
+        seen.extend(launches.executables)
+        run(device, launches, slots, first, last)
 
     monkeypatch.setattr(Cpu, "run", noted)
     monkeypatch.setattr(tune, "_chosen", type(tune._chosen)())
@@ -170,6 +173,7 @@ def test_a_kept_choice_that_gives_other_code_now_is_searched_for_again(
     GlobalCounters.reset()
     program(x, tmp_path)
     tune._chosen.clear()
+    plans.clear()
     monkeypatch.setattr(tune, "_digest", lambda source: f"another {len(source)}")
     assert np.array_equal(program(x, tmp_path), expected)
     assert GlobalCounters.search_count == 2

@@ -44,6 +44,11 @@ def normal(*shapes: tuple[int, ...]) -> Draw:
     return lambda draw: tuple(draw.standard_normal(shape, dtype=np.float32) for shape in shapes)
 
 
+def whole(*shapes: tuple[int, ...]) -> Draw:
+    """Bytes of some shapes."""
+    return lambda draw: tuple(draw.integers(-128, 128, shape, dtype=np.int8) for shape in shapes)
+
+
 def elementwise(name: str, aim: float, tensors: Program, arrays: Program, inputs: int = 1) -> Work:
     """Work on each of many elements."""
     shapes = [(LARGE,)] * inputs
@@ -116,6 +121,13 @@ def attention(np: Any, q: Any, k: Any, v: Any) -> Any:
     return softmax(np, np.where(later, -np.inf, scores)) @ v
 
 
+def torch_int_product(x: Any, y: Any) -> Any:
+    """A product of bytes in int32."""
+    import torch
+
+    return torch._int_mm(x, y)
+
+
 def torch_functional() -> Any:
     """PyTorch's functions; asked for only where PyTorch runs."""
     import torch
@@ -179,6 +191,13 @@ WORKS: Final = [
     product("matmul 1x4096x4096", 1.0, (1, 4096), (4096, 4096)),
     Work("matmul by transposed 128x768x768", normal((128, 768), (768, 768)), lambda np, x, y: x @ y.T,
          lambda x, y: x @ y.T, flops=2.0 * 128 * 768 * 768),
+    Work("matmul bfloat16 1024³", normal((1024, 1024), (1024, 1024)), None,
+         lambda x, y: (x.cast("bfloat16") @ y.cast("bfloat16")).cast("float32"),
+         lambda x, y: (x.bfloat16() @ y.bfloat16()).float(), aim=0.9, flops=2.0 * 1024**3, tolerance=2e-2,
+         reference=lambda np, x, y: x @ y),
+    Work("matmul int8 1024³", whole((1024, 1024), (1024, 1024)), None,
+         lambda x, y: x.cast("int32") @ y.cast("int32"), torch_int_product, aim=0.9, flops=2.0 * 1024**3, tolerance=0,
+         reference=lambda np, x, y: x @ y),
     Work("conv 3x3 8x64x56x56", normal(IMAGES, (64, 64, 3, 3)), convolution, lambda x, w: x.conv2d(w, padding=1),
          lambda x, w: torch_functional().conv2d(x, w, padding=1), aim=0.9, flops=2.0 * math.prod(IMAGES) * 64 * 9),
     Work("max-pool 2x2 8x64x56x56", normal(IMAGES), pooled, lambda x: x.max_pool2d(2),

@@ -45,6 +45,16 @@ class Target:
         return "fma" in self.features or "neon" in self.features
 
     @property
+    def has_words_of_bfloat16(self) -> bool:
+        """Whether the products of two bfloat16 in each lane are summed by one instruction."""
+        return self.vector_bytes == 64 and "avx512bf16" in self.features
+
+    @property
+    def has_words_of_bytes(self) -> bool:
+        """Whether the products of four bytes in each lane are summed by one instruction."""
+        return self.vector_bytes == 64 and "avx512vnni" in self.features
+
+    @property
     def has_half(self) -> bool:
         """Whether float16 and float32 become one another in one instruction."""
         return "f16c" in self.features or "neon" in self.features

@@ -3,7 +3,8 @@
 TENSOR  Whole arrays, pure. Leaves are constants, counters, buffers and views of them. A node's value is fixed: reading
         a view gives what the bytes held at its moment.
 KERNEL  One kernel: a Sink of statements in order. Store(window, value) computes all of `value` before any element is
-        stored; a For runs its statements once for each value of its Range, each iteration after the one before.
+        stored; a For runs its statements once for each value of its Range, each iteration after the one before. Rows
+        are stores in order, of which what goes into a Local is scratch.
 LOOP    Scalars over Ranges: every value has shape (), a Fold reduces over the ranges it names and no others, a Load
         whose gate is false gives 0 and touches no memory.
 LINEAR  Instructions in order, the sources of one Linear. A value is defined before it is used, in a loop or condition
@@ -49,7 +50,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "copy_to": (_T,),
     "param": (_T, _K, _P, _I),
     "arg": (_K, _P, _I),
-    "local": (_P, _I),
+    "local": (_K, _P, _I),
     "window": (_T, _K),
     "take": (_T, _K),
     "put": (_T, _K),
@@ -59,10 +60,12 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "pad": (_T, _K),
     "shrink": (_T, _K),
     "flip": (_T, _K),
+    "matmul": (_T,),
     "reduce": (_T, _K),
     "scan": (_T, _K),
     "fold": (_P,),
     "across": (_I,),
+    "dot": (_P, _I),
     "interleave": (_I,),
     "range": (_T, _K, _P),
     "load": (_P, _I),
@@ -71,6 +74,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "sink": (_T, _K, _P),
     "block": (_K, _P),
     "for": (_K, _P),
+    "rows": (_K,),
     "switch": (_K, _P),
     "store": (_T, _K, _P, _I),
     "store_at": (_T, _K, _P),

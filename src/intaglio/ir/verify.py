@@ -12,7 +12,7 @@ from intaglio.ir.text import line, print_text
 
 IMPLICIT: Final = frozenset({"const", "arg", "param", "local", "chunk", "iota"})  # need no place among instructions
 POINTERS: Final = frozenset({"param", "local"})
-STATEMENTS: Final = frozenset({"store", "store_at", "for", "switch", "block"})
+STATEMENTS: Final = frozenset({"store", "store_at", "for", "rows", "switch", "block"})
 
 
 def verify(root: Node, level: Level) -> None:
@@ -67,6 +67,8 @@ def _graph(root: Node, level: Level) -> None:
             if not node.src or node.src[0].dtype is not dtypes.int64 or node.src[0].shape:
                 _fail(node, level, "a selector must be an int64 scalar")
             _statements(node, node.src[1:], level)
+        elif name == "rows":
+            _statements(node, node.src, level)
         elif name in ("store", "store_at"):
             _store(node, level)
     if level is Level.KERNEL and root.op.name != "sink":
@@ -85,8 +87,8 @@ def _store(node: Node, level: Level) -> None:
     if len(node.src) < 2:
         _fail(node, level, "a store needs a window and a value")
     target, value = node.src[:2]
-    if target.op.name != "window" or target.src[0].op.name != "param":
-        _fail(node, level, "a store must go into a window on a param")
+    if target.op.name != "window" or target.src[0].op.name not in POINTERS:
+        _fail(node, level, "a store must go into a window on a param or on scratch")
     if value.dtype is not target.dtype:
         _fail(node, level, f"the value is {value.dtype.name}, the window {target.dtype.name}")
     if node.op.name == "store" and value.shape not in ((), target.shape):

@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, make, toposort
+from intaglio.ir.node import Node, make, toposort, walk
 from intaglio.lower.binding import Binding as Binding
 from intaglio.lower.binding import Instance as Instance
 from intaglio.lower.index import Index, Terms, number
 from intaglio.lower.positions import emit_position, position_of
 from intaglio.ops.elementwise import (
     ADD,
-    MAXIMUM,
-    MINIMUM,
-    MUL,
     Elementwise,
+    Eq,
+    Le,
+    Lt,
     Mul,
+    Ne,
     Rarely,
     add,
     and_,
@@ -36,7 +37,7 @@ from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
-from intaglio.ops.reduce import Across, Fold
+from intaglio.ops.reduce import COMBINES, Across, Dot, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,22 +45,8 @@ if TYPE_CHECKING:
     from intaglio.core.target import Target
     from intaglio.lower.positions import Position
 
-COMBINE: Final = {"sum": ADD, "prod": MUL, "max": MAXIMUM, "min": MINIMUM}
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
 BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
-
-
-def identity(kind: str, dtype: DType) -> Node:
-    """What a reduction starts from."""
-    match kind:
-        case "sum":
-            return const(dtype, 0)
-        case "prod":
-            return const(dtype, 1)
-        case "max":
-            return const(dtype, dtype.min)
-        case _:
-            return const(dtype, dtype.max)
 
 
 @dataclass(slots=True)
@@ -69,6 +56,16 @@ class Frame:
     code: list[Node] = field(default_factory=list)
     have: set[Node] = field(default_factory=set)
     memo: dict[tuple[Node, tuple[tuple[int, int], ...]], Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where along a range a value is simpler: before `low`, and from `high` on. Both are multiples of whole blocks."""
+
+    low: Node
+    high: Node
+    before: Node
+    beyond: Node
 
 
 class Emitter:
@@ -85,6 +82,8 @@ class Emitter:
         self.pinned: int = 0  # ranges that a load of written memory depends on
         self.flops: int = 0
         self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, where it is kept)
+        self.stops: Final[dict[Node, Node]] = {}  # range of a sum -> where it may stop: what comes after adds nothing
+        self.cuts: Final[dict[Node, Cut]] = {}  # range of a fold -> where its body is simpler
         self._numbers: Final = itertools.count()
         self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
 
@@ -452,7 +451,7 @@ class Emitter:
             values = self._fold_along(op.kind, body, ranges, instances)
         else:
             shape = (self.bound[outer].lanes,)
-            start = identity(op.kind, node.dtype)
+            start = COMBINES[op.kind].identity(node.dtype)
             inits = [_splat(self, level, start, shape)] * len(instances)
             values = self._fold_loops(op.kind, body, ranges, instances, inits)
         self.bound.update(hidden)
@@ -464,7 +463,7 @@ class Emitter:
     def _position(self, position: Position, instance: Instance) -> Node | None:
         """The position of an extreme, which is known as well then; None where it was known before."""
         best = position.best
-        start = identity(position.kind, best.dtype)
+        start = COMBINES[position.kind].identity(best.dtype)
         found = None if self._found(best, instance) is not None else emit_position(self, position, start, instance)
         if found is None:
             return None
@@ -480,7 +479,7 @@ class Emitter:
         r = ranges[0]
         return self.loop(
             number(0),
-            r.src[0],
+            self.stops.get(r, r.src[0]),
             1,
             inits,
             lambda _, carried: self._fold_loops(kind, body, ranges[1:], instances, carried),
@@ -499,21 +498,24 @@ class Emitter:
             self.flops += 1
             return self.put(level, fma(x, y, accumulator))
         self.flops += 1
-        return self.put(level, make(COMBINE[kind], accumulator, self.emit(body, instance)))
+        if isinstance(body.op, Dot):
+            x, y = (self.emit(s, instance) for s in body.src[:2])
+            return self.put(level, make(body.op, x, y, accumulator))
+        return self.put(level, make(COMBINES[kind].op, accumulator, self.emit(body, instance)))
 
     def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:
         """A reduction with no vector around it: its own best range is the vector."""
         v = self._along(body, ranges)
         dtype = body.dtype
         if v is None:
-            return self._fold_loops(kind, body, ranges, instances, [identity(kind, dtype)] * len(instances))
+            return self._fold_loops(kind, body, ranges, instances, [COMBINES[kind].identity(dtype)] * len(instances))
         others = [r for r in ranges if r is not v]
         lanes = self.lanes_of(body)
         extent = self.index.affine(v.src[0])[0]
         count = ACCUMULATORS if len(instances) == 1 else 1
         while count > 1 and extent < lanes * count:
             count //= 2
-        start = _splat(self, len(self.frames) - 1, identity(kind, dtype), (lanes,))
+        start = _splat(self, len(self.frames) - 1, COMBINES[kind].identity(dtype), (lanes,))
         inits = [start] * (count * len(instances))
 
         def nest(outer: list[Node], accumulators: list[Node]) -> list[Node]:
@@ -539,7 +541,7 @@ class Emitter:
         for place in range(len(instances)):
             own = accumulators[place * count : (place + 1) * count]
             while len(own) > 1:
-                own = [self.put(level, make(COMBINE[kind], a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
+                own = [self.put(level, make(COMBINES[kind].op, a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
             values.append(self.put(level, make(Across(kind), own[0])))
         return values
 
@@ -571,7 +573,15 @@ class Emitter:
                 span *= BLOCK
         if whole:
             take = self._taking(kind, body, v, count, instances)
-            accumulators = self._levels(spans, number(0), number(whole), step, accumulators, take, bind)
+            cut = self.cuts.get(v)
+            if cut is None:
+                accumulators = self._levels(spans, number(0), number(whole), step, accumulators, take, bind)
+            else:
+                before, beyond = (self._taking(kind, b, v, count, instances) for b in (cut.before, cut.beyond))
+                low, high = (self.put(len(self.frames) - 1, minimum(n, number(whole))) for n in (cut.low, cut.high))
+                accumulators = self._levels(spans, number(0), low, step, accumulators, before, bind)
+                accumulators = self._levels(spans, low, high, step, accumulators, take, bind)
+                accumulators = self._levels(spans, high, number(whole), step, accumulators, beyond, bind)
         left = extent - whole
         if left:
             vectors = -(-left // lanes)
@@ -696,9 +706,9 @@ class Emitter:
         return best[1] if best[0] > 0 or not loads or long else None
 
     def lanes_of(self, body: Node) -> int:
-        """How many lanes suit the widest number in an expression (indices apart)."""
+        """How many lanes suit the widest number in an expression (indices and their comparisons apart)."""
         widest = 1
-        for node in usual((body,), enter=lambda n: not isinstance(n.op, (Load, Range))):
+        for node in usual((body,), enter=lambda n: not isinstance(n.op, (Load, Range)) and not _compares_places(n)):
             if not isinstance(node.op, Range) and not (node.dtype is dtypes.int64 and isinstance(node.op, Const)):
                 widest = max(widest, node.dtype.itemsize)
         return max(1, self.target.vector_bytes // widest)
@@ -718,6 +728,13 @@ def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True)
                 needed = (node.src[0], node.src[2]) if isinstance(node.op, Rarely) else node.src
                 stack.extend((s, False) for s in reversed(needed) if s not in order)
     return list(order)
+
+
+def _compares_places(node: Node) -> bool:
+    """Whether a node compares integers that follow from ranges alone."""
+    if not isinstance(node.op, (Lt, Le, Eq, Ne)) or node.src[0].dtype is not dtypes.int64:
+        return False
+    return all(isinstance(n.op, (Const, Arg, Range, Elementwise)) for n in walk(node.src))
 
 
 def _splat(emitter: Emitter, level: int, value: Node, shape: tuple[int, ...]) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -13,25 +14,29 @@ from intaglio.core.errors import InternalError
 from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
+from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity, usual
+from intaglio.lower.emit import Binding, Emitter, Instance, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
+from intaglio.lower.parts import Part, Parts, nest
 from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.stream import Stream, streamed
+from intaglio.lower.words import in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
-from intaglio.ops.loop import Block, For, Linear, Sink, Store, StoreAt, Switch
+from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape, expand
-from intaglio.ops.reduce import Fold, Scan
+from intaglio.ops.reduce import COMBINES, Fold, Reduce, Scan
 from intaglio.ops.transcendental import FORMS as _FORMS  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
+from intaglio.rules.integers import integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from intaglio.core.target import Target
 
 PANEL: Final = 32  # columns of a packed factor that lie together
+LINE: Final = 64  # bytes of a line of memory
 TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
@@ -46,9 +52,9 @@ UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
-FAR: Final = 1 << 24  # bytes of a result from which it goes past the caches: soon they would hold none of it
+FAR: Final = 1 << 23  # bytes of a result from which it goes past the caches: soon they would hold none of it
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
-EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
+EXACT: Final = choices + logic + integers + floats + casts
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +98,33 @@ class _Kernel:
         self.loops: Final = Loops(self.emitter)
         self.axes: Final = itertools.count()
         self.written: Final = {
-            _group(n.src[0]) for n in walk((ast,)) if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2
+            _group(n.src[0])
+            for n in walk((ast,))
+            if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2 and not isinstance(n.src[0].src[0].op, Local)
         }
         self.statement: int = 0
         self.work: int = 1
         self.folds: bool = False
         self.kind: str = "E"
+        self.part: Part | None = None
         self.sizes: list[int] = []
         self.alone: Final = _only_stored(self.ast)
         self.past: Final[set[int]] = set()
+        self.over: Final[dict[Node, Node]] = {}  # scratch -> that whose bytes it takes
 
     def run(self) -> Lowered:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, Store) and not self.index.sized
+        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, StoreAt, Rows, For)) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
         name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
             f"_n{len(statements)}" if len(statements) > 1 else ""
         )
-        linear = make(Linear(name, tuple(sorted(self.past))), *self.emitter.frames[0].code)
-        flops = sum(_work(n) for n in walk(statements) if not n.op.__class__.__name__.startswith("For"))
+        code = self.emitter.frames[0].code
+        linear = make(Linear(name, tuple(sorted(self.past))), *(substitute(code, self.over) if self.over else code))
+        flops = sum(_work(n) for n in walk(statements))
         return Lowered(linear, name, self.loops.chunks, self.loops.chunks > 1, flops)
 
     def _grouped(self, statements: Sequence[Node]) -> list[list[Node]]:
@@ -153,9 +164,13 @@ class _Kernel:
                 else:
                     self._stores(group, split=split)
             case StoreAt(combine=combine):
-                self._store_at(node, combine)
+                self._store_at(node, combine, split=split)
+            case For(free=True):
+                self._for_parts(node, split=split)
             case For():
                 self._for(node)
+            case Rows(lead=lead):
+                self._rows(node.src, lead, split=split)
             case Switch():
                 self._switch(node)
             case Block() | Sink():
@@ -166,9 +181,10 @@ class _Kernel:
 
     # -- sequential statements
 
-    def _for(self, node: Node) -> None:
-        """A sequential loop of statements."""
+    def _for(self, node: Node, part: Part | None = None) -> None:
+        """A sequential loop of statements, or a part of their first axis."""
         self.kind = "s"
+        self.part = part
         r, *body = node.src
         emitter = self.emitter
         bit = emitter.bit(r)
@@ -182,6 +198,17 @@ class _Kernel:
         emitter.pinned |= bit
         emitter.loop(number(0), r.src[0], 1, (), run, lambda frame, counter: (r, Binding(frame, counter)))
         emitter.pinned &= ~bit
+        self.part = None
+
+    def _for_parts(self, node: Node, *, split: bool) -> None:
+        """A sequential loop of statements, one part of their first axis after the other."""
+        size = len(self.sizes)
+
+        def run(part: Part | None) -> None:
+            del self.sizes[size:]
+            self._for(node, part)
+
+        Parts(self.loops, node, run).run(split=split)
 
     def _switch(self, node: Node) -> None:
         """One of several blocks."""
@@ -197,8 +224,12 @@ class _Kernel:
 
             self.emitter.when(chosen, run)
 
-    def _store_at(self, node: Node, combine: str) -> None:
-        """A scatter: positions one after the other (the last wins), the axes after them vectorised."""
+    def _store_at(self, node: Node, combine: str, *, split: bool) -> None:
+        """A scatter: positions one after the other (the last wins), the axes after them vectorised.
+
+        Threads share an axis along which no two elements have one place: one that is no index's, or whose index is its
+        counter. Each goes through all positions, so that what comes to one place comes in the same order.
+        """
         self.kind = "w"
         target, value, *indices = node.src
         scalar = self._scalarize()
@@ -209,23 +240,36 @@ class _Kernel:
         lead = tuple(own[:rank])
         places = [self._decomposed(scalar.at(i, lead)) for i in indices]
         inside: Node | None = None
-        for place, extent in zip(places, target.shape, strict=False):
-            for test in (ge(place, number(0)), lt(place, number(extent))):
+        for at, extent in zip(places, target.shape, strict=False):
+            for test in (ge(at, number(0)), lt(at, number(extent))):
                 inside = test if inside is None else and_(inside, test)
         pointer, index = self._target(target, (*places, *own[rank:]), scalar)
         result = self._decomposed(scalar.at(value, tuple(own)))
         if combine != "set":
-            kinds = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
             old = load(pointer, index, epoch=scalar.epoch(pointer))
-            result = make(COMBINE[kinds[combine]], old, result)
+            result = make(COMBINES[combine].op, old, result)
         for r in lead:
             emitter.pinned |= emitter.bit(r)
+        split = split and math.prod(value.shape) >= 2 * CHUNK and self.target.threads > 1
+        place = Place(pointer, index, result)
+        rest = own[rank:]
+        loops = list(lead)
+        if rest and not any(self._steps(index, r) == 1 for r in rest):  # by rows of the target, not by its columns
+            loops, rest = [*rest, *lead], []
+        first = 0  # the loop that threads share
+        begin: Node | None = None
+        end: Node | None = None
+        for k, r in enumerate(loops):
+            alone = r not in lead or any(list(self.index.affine(p)[1]) == [r] for p in places)
+            if split and alone and self.loops.extent(r) > self._line(place, r):
+                first, split = k, False
+                begin, end = self._share_of(r, self._line(place, r))
 
         def body(_: Node, carried: list[Node]) -> list[Node]:
             condition = emitter.emit(inside, {}) if inside is not None else None
 
             def inner() -> None:
-                self._nest([Place(pointer, index, result)], own[rank:], split=False)
+                self._nest([place], rest, split=False, parts=split)
 
             if condition is None:
                 inner()
@@ -233,9 +277,24 @@ class _Kernel:
                 emitter.when(condition, inner)
             return carried
 
-        self.loops.nest(list(lead), body)
+        def from_first(_: Node, carried: list[Node]) -> list[Node]:
+            self.loops.nest(loops[first:], body, begin, end)
+            return carried
+
+        self.loops.nest(loops[:first], from_first)
         for r in lead:
             emitter.pinned &= ~emitter.bit(r)
+
+    def _line(self, place: Place, r: Node) -> int:
+        """How many steps of a range there are to a line of memory: fewer would have threads write to one line."""
+        step = abs(self._steps(place.index, r)) * place.pointer.dtype.itemsize
+        return -(-LINE // max(step, 1))
+
+    def _share_of(self, r: Node, unit: int) -> tuple[Node, Node]:
+        """The part of a range that one thread takes."""
+        extent = self.loops.extent(r)
+        per = -(-extent // self.target.threads)
+        return self.loops.chunk_of(extent, -(-per // unit) * unit)
 
     def _scan(self, node: Node, op: Scan) -> None:
         """A running reduction: the axis in order, the others around it."""
@@ -259,7 +318,7 @@ class _Kernel:
         emitter.pinned |= emitter.bit(along)
 
         def chain(instances: list[Instance], lanes: int) -> None:
-            start = identity(op.kind, x.dtype)
+            start = COMBINES[op.kind].identity(x.dtype)
             if lanes:
                 start = emitter.put(len(emitter.frames) - 1, expand(start, (lanes,)))
 
@@ -283,6 +342,60 @@ class _Kernel:
         self.loops.nest([r for r in around if r is not v], innermost)
         emitter.pinned &= ~emitter.bit(along)
 
+    def _rows(self, stores: Sequence[Node], lead: int, *, split: bool) -> None:
+        """Stores that run together for some rows at a time, with scratch for those rows only."""
+        self.kind = "b"
+        *sheets, rows = stores[-1].src[0].shape[:lead]
+        inner = [s.src[0].shape[lead:] for s in stores]
+        lines = [math.prod(n) * s.src[0].dtype.itemsize for n, s in zip(inner, stores[:-1], strict=False)]
+        self.sizes.extend([*sheets, rows, *(n for shape in inner for n in shape)])
+        height = block_rows(rows, sum(lines), self.target.level2)
+        members, places = self._members(stores, sheets, rows, height, inner)
+        over = written_over(members, places[-1], self.index)
+        height = block_rows(rows, sum(lines) - sum(lines[k] for k in over), self.target.level2)
+        members, (sheet, first, row) = self._members(stores, sheets, rows, height, inner)
+        self.over.update((members[a].place.pointer, members[b].place.pointer) for a, b in over.items())
+        Blocks(
+            self.loops,
+            self.axes,
+            members,
+            sheet=sheet,
+            first=first,
+            row=row,
+            rows=rows,
+            nest=lambda places, ranges: self._nest(places, ranges, split=False),
+            column=self._vector_range,
+        ).run(split=split)
+
+    def _members(
+        self, stores: Sequence[Node], sheets: list[int], rows: int, height: int, inner: list[tuple[int, ...]]
+    ) -> tuple[list[Member], tuple[Node, Node, Node]]:
+        """Stores that run together, with scratch for a block of rows; and the ranges: sheets, first rows, rows."""
+        scalar = self._scalarize()
+        sheet, first, row = (scalar.range(n) for n in (math.prod(sheets), rows - height + 1, height))
+        own = *self.index.unflatten(sheet, tuple(sheets)), self.index.add(first, row)
+        starts = *own[:-1], first
+        scratch: dict[Node, tuple[Node, Node, int]] = {}  # by what is of all rows: that of some, its first place, epoch
+        members: list[Member] = []
+        for store, shape in zip(stores, inner, strict=True):
+            rest = [scalar.range(n) if n != 1 else number(0) for n in shape]
+            window = store.src[0]
+            pointer, index = self._target(window, (*own, *rest), scalar)
+            value = self._decomposed(scalar.at(store.src[1], (*own, *rest)))
+            loads = [n for n in walk((value,)) if isinstance(n.op, Load) and n.src[0] in scratch]
+            (value,) = substitute((value,), {n: self._in_scratch(n, *scratch[n.src[0]]) for n in loads})
+            if isinstance(pointer.op, Local):
+                _, base = self._target(window, (*starts, *(number(0) for _ in rest)), scalar)
+                held = make(Local(next(self.axes), pointer.op.of, height * math.prod(shape)))
+                scratch[pointer] = held, base, 1 + len(members)
+                pointer, index = held, self.index.sum([(index, 1), (base, -1)])
+            members.append(Member(Place(pointer, index, value), [r for r in rest if isinstance(r.op, Range)]))
+        return members, (sheet, first, row)
+
+    def _in_scratch(self, node: Node, held: Node, base: Node, epoch: int) -> Node:
+        """A load of what is known of all rows, from where it is kept of some."""
+        return load(held, self.index.sum([(node.src[1], 1), (base, -1)]), *node.src[2:], epoch=epoch)
+
     # -- stores
 
     def _target(self, window: Node, indices: tuple[Node, ...], scalar: Scalarize) -> tuple[Node, Node]:
@@ -301,10 +414,12 @@ class _Kernel:
     def _stores(self, group: list[Node], *, split: bool) -> None:
         """Stores of one shape as one nest: adjacent axes merged, or cut as they were, so that no division stays."""
         shape = group[0].src[0].shape
-        merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
+        part = self.part
+        ways = _mergings(shape) if part is None else [(shape[0], *m) for m in _mergings(shape[1:])]
+        merged = [m for m in ways if all(self.index.fits(n) for n in m)]
         least = self.index.least
         best: tuple[list[Place], list[Node]] | None = None
-        for extents in [*merged, *([] if self.index.sized else _cut_as_they_were(group))]:
+        for extents in [*merged, *([] if self.index.sized or part else _cut_as_they_were(group))]:
             self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
@@ -321,7 +436,7 @@ class _Kernel:
             if whole:
                 break
         assert best is not None
-        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL and part is None:
             best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
@@ -338,9 +453,31 @@ class _Kernel:
         for r in ones:
             self.emitter.bit(r)
             self.emitter.bound[r] = Binding(len(self.emitter.frames) - 1, number(0))
-        self._nest(places, ranges, split=split)
+        if part is None:
+            self._nest(places, ranges, split=split)
+        else:
+            self._part(places, ranges, part)
         for r in ones:
             del self.emitter.bound[r]
+
+    def _part(self, places: list[Place], ranges: list[Node], part: Part) -> None:
+        """The loops of stores of one shape for a part of their first axis."""
+        v = self._vector_range(places, ranges) if part.stop is not None else None
+        lanes = min(self.emitter.lanes_of(p.value) for p in places)
+        vector = (v, lanes, self._unroll(places, v, 1)) if v is not None else None
+        nest(self.loops, places, ranges, part, vector, functools.partial(self._finish, places))
+
+    def _finish(self, places: list[Place], instances: list[Instance], _: int) -> None:
+        """The stores of some instances."""
+        emitter = self.emitter
+        for place in places:
+            values = emitter.emit_all(place.value, instances)
+            stores = [
+                emitter.storing(place.pointer, place.index, value, instance)
+                for instance, value in zip(instances, values, strict=True)
+            ]
+            for node in stores:  # together: those that go past the caches branch once
+                emitter.effect(node)
 
     def _in_panels(
         self, group: list[Node], shape: tuple[int, ...], best: tuple[list[Place], list[Node]]
@@ -376,8 +513,8 @@ class _Kernel:
         """How far a range steps through memory."""
         return self.index.affine(index)[1].get(r, 0)
 
-    def _nest(self, places: list[Place], ranges: list[Node], *, split: bool) -> None:
-        """The loops of stores of one shape."""
+    def _nest(self, places: list[Place], ranges: list[Node], *, split: bool, parts: bool = False) -> None:
+        """The loops of stores of one shape. `parts`: within other loops, threads share the outermost of these."""
         if not ranges:
             for place in places:
                 self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, {}), {})
@@ -394,6 +531,11 @@ class _Kernel:
             Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
             return
         if v is not None and row is not None:
+            sheets = [r for r in ranges if r is not row and r is not v]
+            words = in_words(self.loops, self.axes, places[0], row, v, sheets) if split else None
+            if words is not None:
+                words.run(ranges)
+                return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
         fold = streamed(self.loops, places[0], v) if v is not None and alone else None
@@ -417,15 +559,7 @@ class _Kernel:
             return
         outer = [r for r in ranges if r is not v]
 
-        def finish(instances: list[Instance], _: int) -> None:
-            for place in places:
-                values = self.emitter.emit_all(place.value, instances)
-                stores = [
-                    self.emitter.storing(place.pointer, place.index, value, instance)
-                    for instance, value in zip(instances, values, strict=True)
-                ]
-                for node in stores:
-                    self.emitter.effect(node)
+        finish = functools.partial(self._finish, places)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -442,7 +576,15 @@ class _Kernel:
             isinstance(n.op, Fold) and not self.emitter.mask(n) & self.emitter.bit(first)
             for n in toposort([p.value for p in places], enter=lambda n: not isinstance(n.op, Fold))
         )
-        if v is not None and turned is not None:
+        folds = any(isinstance(n.op, Fold) for n in walk([p.value for p in places]))
+        if parts and first is not None and extents[first] > self._line(places[0], first) and not folds:
+            lanes = min(self.emitter.lanes_of(p.value) for p in places) if first is v else 1
+            begin, end = self._share_of(first, max(lanes, self._line(places[0], first)))
+            if first is v:
+                self.loops.vectors_between(first, begin, end, lanes, 1, finish)
+            else:
+                self.loops.nest(outer, innermost, begin, end)
+        elif v is not None and turned is not None:
             self._tiles(places, outer, v, turned, extents, work if split else 0)
         elif first is not None and split and work >= 2 * CHUNK and self.target.threads > 1 and not shared_folds:
             self._split(first, extents[first], work, outer, v, places, innermost, finish)
@@ -573,7 +715,7 @@ class _Kernel:
         emitter = self.emitter
         lanes = min(emitter.lanes_of(p.value) for p in places) if first is v else 1
         unroll = self._unroll(places, first, work) if first is v else 1
-        while extent < lanes * unroll:
+        while unroll > 1 and extent < lanes * unroll:
             unroll //= 2
         begin, end = self.loops.chunk(extent, work, lanes * unroll)
         if first is not v:
@@ -773,6 +915,6 @@ def _work(node: Node) -> int:
     op = node.op
     if isinstance(op, Elementwise) and node.dtype.is_float:
         return node.size
-    if op.name in ("reduce", "scan") and node.dtype.is_float:
+    if isinstance(op, (Reduce, Scan)) and node.dtype.is_float:
         return node.src[0].size
     return 0

@@ -11,10 +11,10 @@ from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.lower.turn import transposed, turned_range
-from intaglio.ops.elementwise import Elementwise, Mul, add, eq, lt, minimum
+from intaglio.ops.elementwise import Cast, Elementwise, Mul, add, eq, lt, minimum
 from intaglio.ops.loop import STORE, Chunk, Range
 from intaglio.ops.memory import Local, load
-from intaglio.ops.reduce import Fold
+from intaglio.ops.reduce import Dot, Fold
 
 if TYPE_CHECKING:
     import itertools
@@ -106,6 +106,19 @@ class _Pack:
 
 
 @dataclass(frozen=True, slots=True)
+class _Lines:
+    """Rows of another dtype, put into scratch once for all columns of a block."""
+
+    factor: Node
+    scratch: Node
+    index: Node
+    row: Node  # the rows, as they are copied
+    ranges: list[Node]
+    first: Node  # the first row in scratch
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Epilogue:
     """The store of a product whose values are computed apart: its fold, the scratch, the range in which it is read."""
 
@@ -132,6 +145,7 @@ class Product:
         self.column: Final = column
         self.place: Place = place
         self.folds: Final = [n for n in walk((place.value,)) if isinstance(n.op, Fold)]
+        self.words: Final = any(isinstance(n.src[0].op, Dot) for n in self.folds)  # packed in any case
         self.depth: Final = self._fold_size()
         self.height: Final = loops.extent(row)
         self.width: Final = loops.extent(column)
@@ -146,9 +160,49 @@ class Product:
         self.column_chunk: tuple[Node, Node] | None = None
         self.pack: _Pack | None = None
         self.apart: _Epilogue | None = None
+        self.lines: _Lines | None = None
 
-    def run(self, ranges: list[Node], *, split: bool) -> None:
-        """Write the loops; `split`: the kernel is this product alone."""
+    def copy_ahead(self) -> bool:
+        """Copy all columns that lie apart, if scratch holds them: for all of the blocks of rows that come after.
+
+        Then `run_copied` writes the rest; else `run` does all.
+        """
+        along = self._turned()
+        pack = None if along is None else self._packed([], along, whole=True)
+        if pack is None or pack.turn is None:
+            return False
+        turn = pack.turn
+
+        def copies(_: Node, carried: list[Node]) -> list[Node]:
+            body = self._in_panel(lambda instances, _: self._turn_in(pack, turn, instances))
+            self.loops.vectors(self.column, self.lanes, self.vectors, body)
+            return carried
+
+        self.loops.nest([r for r in pack.ranges if r is not turn.along], copies)
+        self._take_from(pack)
+        return True
+
+    def run_copied(self, stop: Node | None) -> None:
+        """Write the loops of a product whose columns have been copied, of those before `stop` if there is one."""
+        if stop is not None:
+            self.column_chunk = number(0), stop
+        self._rows(lambda tile: self._columns([], tile))
+
+    def _take_from(self, pack: _Pack) -> None:
+        """Take the columns from where they are copied to."""
+        value = substitute((self.place.value,), {pack.factor: load(pack.scratch, pack.index)})[0]
+        self.place = Place(self.place.pointer, self.place.index, value)
+
+    def run(
+        self, ranges: list[Node], *, split: bool, stop: Node | None = None, first: Callable[[], None] | None = None
+    ) -> None:
+        """Write the loops.
+
+        Args:
+            split: Whether the kernel is this product alone.
+            stop: The end of the columns, if they are not all needed.
+            first: Writes what comes first in each sheet.
+        """
         others = [r for r in ranges if r is not self.row and r is not self.column]
         along = self._turned()
         wide = [r for r in others if along is None and not self._rows_know(r)]
@@ -156,12 +210,16 @@ class Product:
         if along is not None or (split and not wide):
             self.pack = self._packed(sheets, along)
         if self.pack is not None:
-            value = substitute((self.place.value,), {self.pack.factor: load(self.pack.scratch, self.pack.index)})[0]
-            self.place = Place(self.place.pointer, self.place.index, value)
+            self._take_from(self.pack)
+        self.lines = self._widened_rows() if split else None
         self.apart = self._epilogue()
+        if stop is not None:
+            self.column_chunk = number(0), stop
         bounds = self._share(sheets, wide) if split else (None, None)
 
         def sheet(_: Node, carried: list[Node]) -> list[Node]:
+            if first is not None:
+                first()
             if self.pack is None:
                 self._rows(lambda tile: self._columns(wide, tile))
             else:
@@ -205,8 +263,12 @@ class Product:
             return None
         return turned_range(self.emitter, self._column_factor(), self.column, list(self.folds[0].src[1:]))
 
-    def _packed(self, sheets: list[Node], along: Node | None) -> _Pack | None:
-        """Columns in scratch, if they lie apart, or if they are many for the second cache and used by many rows."""
+    def _packed(self, sheets: list[Node], along: Node | None, *, whole: bool = False) -> _Pack | None:
+        """Columns in scratch, if they lie apart, or if they are many for the second cache and used by many rows.
+
+        Args:
+            whole: Whether all columns are there at once.
+        """
         if len(self.folds) != 1:
             return None
         (fold,) = self.folds
@@ -217,15 +279,23 @@ class Product:
             total *= self.loops.extent(r)
         rows = FAR_ROWS if self.width * line > 2 * self.target.level2 else PACKED_ROWS
         near = total <= self.target.level2 // 4
-        if along is None and (near or self.height < rows or self.width <= self.panel):
+        if along is None and not self.words and (near or self.height < rows or self.width <= self.panel):
             return None
         if self.panel * line > PACK:
             return None
         columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
-        share = max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))  # for threads to share
+        share = (
+            self.width
+            if self.target.threads == 1
+            else max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))
+        )  # for threads to share
         columns = max(self.panel, min(columns, -(-share // self.panel) * self.panel))
+        if whole:
+            columns = self.whole_columns + self.panel
+            if columns * line > PACK:
+                return None
         scratch = make(Local(next(self.axes), factor.dtype, self.depth * columns))
-        parts = [(self.column, 1), (self.corner, self.depth - 1), (self.block, -self.depth)]
+        parts = [(self.column, 1), (self.corner, self.depth - 1), *([] if whole else [(self.block, -self.depth)])]
         step = self.panel
         for r in reversed(fold.src[1:]):
             parts.append((r, step))
@@ -242,6 +312,34 @@ class Product:
         moved = {self.column: column, along: line}
         place = self.emitter.index.sum([(moved.get(term, term), step) for term, step in terms.items()])
         return _Turn(along, line, column, read, place)
+
+    def _widened_rows(self) -> _Lines | None:
+        """The rows in scratch, if they are of another dtype and there are columns enough."""
+        if len(self.folds) != 1 or self.width < 2 * self.panel:
+            return None
+        (fold,) = self.folds
+        factors = [s for s in fold.src[0].src if self.emitter.mask(s) & self.emitter.bit(self.row)]
+        itemsize = factors[0].dtype.itemsize
+        stride = self.depth + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        rows = PACK // (stride * itemsize) // self.tile_rows * self.tile_rows
+        if len(factors) != 1 or not isinstance(factors[0].op, Cast) or not rows or len(fold.src) < 2:
+            return None
+        (factor,) = factors
+        scratch = make(Local(next(self.axes), factor.dtype, rows * stride))
+        row, first = self._range(self.row), self._range(self.row)
+        ranges = {r: self._range(r) for r in fold.src[1:]}
+        step = 1
+        parts: list[tuple[Node, int]] = []
+        for r in reversed(fold.src[1:]):
+            parts.append((r, step))
+            step *= self.loops.extent(r)
+        held = self.emitter.index.sum([(self.row, stride), (first, -stride), *parts])
+        (value,) = substitute((self.place.value,), {factor: load(scratch, held)})
+        self.place = Place(self.place.pointer, self.place.index, value)
+        moved = {self.row: row, **ranges}
+        (factor,) = substitute((factor,), moved)
+        index = self.emitter.index.sum([(row, stride), (first, -stride), *((ranges[r], s) for r, s in parts)])
+        return _Lines(factor, scratch, index, row, list(ranges.values()), first, rows)
 
     def _epilogue(self) -> _Epilogue | None:
         """What is computed of a product, if that is much: done row by row, from a scratch that holds the tile."""
@@ -294,7 +392,7 @@ class Product:
 
         def copy(instances: list[Instance], _: int) -> None:
             if turn is not None:
-                self._turn_in(turn, instances)
+                self._turn_in(pack, turn, instances)
                 return
             for instance in instances:
                 emitter.store(pack.scratch, pack.index, emitter.emit(pack.factor, instance), instance)
@@ -325,7 +423,7 @@ class Product:
         if self.whole_columns < self.width:
             emitter.when(emitter.put(level, lt(number(self.whole_columns), end)), rest)
 
-    def _turn_in(self, turn: _Turn, instances: list[Instance]) -> None:
+    def _turn_in(self, pack: _Pack, turn: _Turn, instances: list[Instance]) -> None:
         """Copy the columns of one panel that lie apart: as many as there are lanes at once."""
         emitter, lanes = self.emitter, self.lanes
         binding = emitter.bound[self.column]
@@ -335,14 +433,13 @@ class Product:
             first = emitter.first(binding, u)
 
             def run(_: Node, carried: list[Node], count: int = count) -> list[Node]:
-                self.loops.vectors(turn.along, lanes, 1, lambda _, __: self._turn_block(turn, count))
+                self.loops.vectors(turn.along, lanes, 1, lambda _, __: self._turn_block(pack, turn, count))
                 return carried
 
             emitter.loop(first, first, lanes, (), run, lambda f, c, n=count: (turn.column, Binding(f, c, n)), once=True)
 
-    def _turn_block(self, turn: _Turn, count: int) -> None:
+    def _turn_block(self, pack: _Pack, turn: _Turn, count: int) -> None:
         """A vector of each of some columns, turned and stored line by line."""
-        assert self.pack is not None
         emitter = self.emitter
         level = len(emitter.frames) - 1
         binding = emitter.bound[turn.along]
@@ -354,7 +451,7 @@ class Product:
         emitter.bound[turn.line] = Binding(binding.frame, binding.base, lines)
         for k, vector in enumerate(transposed(emitter, level, read)[:lines]):
             place, _ = emitter.address(turn.index, {turn.line: k})
-            emitter.effect(make(STORE, self.pack.scratch, place, vector))
+            emitter.effect(make(STORE, pack.scratch, place, vector))
         del emitter.bound[turn.line]
 
     def _columns(self, wide: list[Node], tile: Body) -> None:
@@ -388,25 +485,56 @@ class Product:
         emitter = self.emitter
         line = self.depth * self.place.value.dtype.itemsize
         rows = max(1, self.target.level2 // 4 // line // self.tile_rows) * self.tile_rows
+        if self.lines is not None:
+            rows = min(rows, self.lines.rows)
         begin, end = self.row_chunk or (number(0), number(self.whole_rows))
 
         def block(counter: Node, carried: list[Node]) -> list[Node]:
             level = len(emitter.frames) - 1
             stop = emitter.put(level, minimum(emitter.put(level, add(counter, number(rows))), end))
-            across(lambda instances, _: self._tiles(counter, stop, instances))
+            self._with_rows(counter, stop, lambda: across(lambda instances, _: self._tiles(counter, stop, instances)))
             return carried
 
+        def rest() -> None:
+            start, stop = number(self.whole_rows), number(self.height)
+            self._with_rows(start, stop, lambda: across(lambda instances, _: self._rest(instances)))
+
         if self.row_chunk is None and self.whole_rows <= rows:
-            across(lambda instances, _: self._tiles(begin, end, instances))
+            self._with_rows(begin, end, lambda: across(lambda instances, _: self._tiles(begin, end, instances)))
         else:
             emitter.loop(begin, end, rows, (), block)
         if self.whole_rows == self.height:
             return
         if self.row_chunk is None:
-            across(lambda instances, _: self._rest(instances))
+            rest()
             return
         last = emitter.put(0, eq(emitter.put(0, make(Chunk("end"))), number(self.loops.chunks)))
-        emitter.when(last, lambda: across(lambda instances, _: self._rest(instances)))
+        emitter.when(last, rest)
+
+    def _with_rows(self, start: Node, stop: Node, body: Callable[[], None]) -> None:
+        """What is done with some rows, after they are put into scratch, if they are widened."""
+        emitter, lines = self.emitter, self.lines
+        if lines is None:
+            body()
+            return
+
+        def copy(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                emitter.store(lines.scratch, lines.index, emitter.emit(lines.factor, instance), instance)
+
+        def along(_: Node, carried: list[Node]) -> list[Node]:
+            self.loops.vectors(lines.ranges[-1], self.lanes, 1, copy)
+            return carried
+
+        def row(_: Node, carried: list[Node]) -> list[Node]:
+            self.loops.nest(lines.ranges[:-1], along)
+            return carried
+
+        emitter.bit(lines.first)
+        emitter.bound[lines.first] = Binding(len(emitter.frames) - 1, start)
+        emitter.loop(start, stop, 1, (), row, lambda f, c: (lines.row, Binding(f, c)))
+        body()
+        del emitter.bound[lines.first]
 
     def _tiles(self, start: Node, stop: Node, instances: list[Instance]) -> None:
         """Whole tiles of one panel."""

@@ -32,8 +32,10 @@ class Slabs:
     Each number is the sum of the same terms in the same order as without slabs.
     """
 
-    def __init__(self, loops: Loops, axes: itertools.count[int], place: Place, *, row: Node, column: Node) -> None:
-        """Of a store that `is_slabbed`."""
+    def __init__(
+        self, loops: Loops, axes: itertools.count[int], place: Place, *, row: Node, column: Node, near: bool = False
+    ) -> None:
+        """Of a store that `is_slabbed`; `near`: the matrix is in a cache and is not copied."""
         self.loops: Final = loops
         self.emitter: Final = loops.emitter
         self.row: Final = row
@@ -45,12 +47,15 @@ class Slabs:
         self.width: Final = loops.extent(column)
         self.tile_rows, self.vectors = tile_shape(self.height, self.width // self.lanes, self.emitter.target)
         unit = self.lanes * self.vectors
-        self.columns: Final = -(-min(COLUMNS, max(FEWEST, self.width // 8)) // unit) * unit
+        self.near: Final = near
+        self.columns: Final = -(-min(COLUMNS, self.width if near else max(FEWEST, self.width // 8)) // unit) * unit
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
         factor = _matrix(loops, fold, column)
-        self.lines: Final = max(
-            1, (PACK - self.height * stride * fold.dtype.itemsize) // (stride * factor.dtype.itemsize)
-        )
+        room = PACK - self.height * stride * fold.dtype.itemsize
+        line = stride * factor.dtype.itemsize
+        if near:  # a panel stays in the first cache
+            room, line = loops.emitter.target.level1 // 2, unit * factor.dtype.itemsize
+        self.lines: Final = max(1, room // line)
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
         self.first: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a slab
         self.factor: Final = factor
@@ -59,7 +64,7 @@ class Slabs:
         index = self.emitter.index
         self.copied: Final = index.sum([(self.depth, stride), (self.first, -stride), (column, 1), (self.block, -1)])
         self.held: Final = index.sum([(row, stride), (column, 1), (self.block, -1)])
-        (self.body,) = substitute((fold.src[0],), {factor: load(self.scratch, self.copied)})
+        (self.body,) = substitute((fold.src[0],), {} if near else {factor: load(self.scratch, self.copied)})
         (value,) = substitute((place.value,), {fold: load(self.sums, self.held)})
         self.place: Final = Place(place.pointer, place.index, value)
 
@@ -90,6 +95,7 @@ class Slabs:
         """One block of columns: sums of zero, all slabs, the values that are stored."""
         emitter, place = self.emitter, self.place
         zero = const(self.sums.dtype, 0)
+        depth = emitter.stops.get(self.depth, self.depth.src[0])
 
         def across(body: Body) -> None:
             self.loops.vectors_between(self.column, start, end, self.lanes, self.vectors, body)
@@ -107,14 +113,15 @@ class Slabs:
                 emitter.store(self.scratch, self.copied, emitter.emit(self.factor, instance), instance)
 
         def slab(counter: Node, carried: list[Node]) -> list[Node]:
-            last = self._end(counter, self.lines, self.depth.src[0])
-            self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
+            last = self._end(counter, self.lines, depth)
+            if not self.near:
+                self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
             across(lambda instances, _: self._tiles(instances, counter, last))
             return carried
 
         def slabs(_: Node, carried: list[Node]) -> list[Node]:
             emitter.bit(self.first)
-            every = number(0), self.depth.src[0], self.lines
+            every = number(0), depth, self.lines
             emitter.loop(*every, (), slab, lambda f, c: (self.first, Binding(f, c)))
             return carried
 
@@ -155,7 +162,7 @@ def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:
     emitter = loops.emitter
     folds = _folds(place.value)
     both = emitter.bit(row) | emitter.bit(column)
-    if len(folds) != 1 or emitter.mask(folds[0]) & both != both or loops.extent(row) > ROWS:
+    if len(folds) != 1 or emitter.mask(folds[0]) & both != both or loops.extent(row) > ROWS or len(folds[0].src) < 2:
         return False
     (fold,) = folds
     rows = fold.src[1:]

@@ -44,10 +44,28 @@ class Block(Statement):
     name: ClassVar[str] = "block"
 
 
+@dataclass(frozen=True, slots=True)
 class For(Statement):
-    """A sequential loop. KERNEL level: src (range, statement, ...)."""
+    """A sequential loop. KERNEL level: src (range, statement, ...).
 
+    With `free`, its statements are stores of one first axis, and what is done at one place along it depends on nothing
+    that is done at another in any turn.
+    """
+
+    free: bool = False
     name: ClassVar[str] = "for"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Statement):
+    """Stores that share the loops over their first `lead` axes, run for some rows of the last of those at a time.
+
+    KERNEL level: src (store, ...). Windows on a Local are of what only these stores read, at their own rows: no more
+    of it is ever held than the rows at hand.
+    """
+
+    lead: int
+    name: ClassVar[str] = "rows"
 
 
 class Switch(Statement):

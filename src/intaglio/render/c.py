@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Linear, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param
 
@@ -108,6 +108,7 @@ class _Writer:
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
+        assert isinstance(linear.op, Linear)
         for node in linear.src:
             for source in node.src:
                 self.uses[source] = self.uses.get(source, 0) + 1
@@ -115,14 +116,13 @@ class _Writer:
                 self.written.add(node.src[0].op.slot)
         for node in linear.src:
             self.instruction(node)
-        name = getattr(linear.op, "kernel_name", "kernel")
         given = ", ".join(self.params[slot][0] for slot in sorted(self.params))
         if any("begin" in line or "end" in line for line in self.lines):
             given += ", int64_t begin, int64_t end"
         helpers = "\n".join(HELPERS[h] for h in self.helpers)
         body = "\n".join(self.lines)
         head = f"{helpers}\n\n" if helpers else ""
-        return f"{head}void {name}({given}) {{\n{body}\n}}\n"
+        return f"{head}void {linear.op.kernel_name}({given}) {{\n{body}\n}}\n"
 
     def say(self, text: str) -> None:
         """One line of the body."""

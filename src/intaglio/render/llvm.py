@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
+from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt, Where
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
-from intaglio.ops.reduce import Across
+from intaglio.ops.reduce import COMBINES, Across, Dot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,6 @@ INTRINSIC: Final = {
     "trunc": "trunc",
     "round": "roundeven",
 }
-COMBINE: Final = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 COMPARE: Final = {
     "lt": ("olt", "slt", "ult"),
     "le": ("ole", "sle", "ule"),
@@ -79,9 +78,10 @@ class _Writer:
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
-        name = getattr(linear.op, "kernel_name", "kernel")
-        if target_streams(self.target):
-            self.past.update(getattr(linear.op, "past", ()))
+        assert isinstance(linear.op, Linear)
+        name = linear.op.kernel_name
+        if _writes_past(self.target):
+            self.past.update(linear.op.past)
         for past, run in itertools.groupby(linear.src, self.goes_past):
             if past:
                 self.stores_past(list(run))
@@ -251,6 +251,8 @@ class _Writer:
                 self.leaf(node)
             case Across(kind=kind):
                 self.define(node, self.across(node, kind))
+            case Dot(of=of):
+                self.define(node, self.dot(node, of))
             case Interleave(second=second):
                 self.define(node, self.interleave(node, second=second))
             case Expand(to=to):
@@ -487,6 +489,19 @@ class _Writer:
             lanes = half
         return self.fresh(f"extractelement {self.type(vector.dtype, (1,))} {name}, i32 0")
 
+    def dot(self, node: Node, of: DType) -> str:
+        """An accumulator plus the products of the parts of words."""
+        x, y, total = (self.value(s, node.shape) for s in node.src)
+        word, kind = self.type(dtypes.uint32, node.shape), self.type(node.dtype, node.shape)
+        if of is dtypes.int8:
+            name = "llvm.x86.avx512.vpdpbusd.512"
+            return self.fresh(self.intrinsic(name, kind, (kind, total), (word, x), (word, y)))
+        parts = f"<{2 * node.shape[0]} x bfloat>"
+        x, y = (self.fresh(f"bitcast {word} {v} to {parts}") for v in (x, y))
+        return self.fresh(
+            self.intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", kind, (kind, total), (parts, x), (parts, y))
+        )
+
     def interleave(self, node: Node, *, second: bool) -> str:
         """Lanes of halves of two vectors in turn."""
         x, y = node.src
@@ -498,7 +513,7 @@ class _Writer:
 
     def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
         """Two values of a reduction taken together."""
-        return self.plain(COMBINE[kind], dtype, shape, [a, b])
+        return self.plain(COMBINES[kind].op.name, dtype, shape, [a, b])
 
     # -- arithmetic
 
@@ -518,7 +533,7 @@ class _Writer:
             case _:
                 pass
         values = [self.value(s, shape) for s in node.src]
-        if op.name == "where":
+        if isinstance(op, Where):
             kind = self.type(node.dtype, shape)
             return self.fresh(
                 f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}"
@@ -889,8 +904,8 @@ class _Writer:
         return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
 
 
-def target_streams(target: Target) -> bool:
-    """Whether a machine has stores past the caches that this knows how to finish."""
+def _writes_past(target: Target) -> bool:
+    """Whether a machine has stores past the caches, and the fence after them."""
     return "sse2" in target.features
 
 

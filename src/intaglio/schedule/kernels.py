@@ -11,9 +11,11 @@ from intaglio.core.size import NOMINAL, varies
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
-from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, StoreAt, sink, store
-from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Param, Window, const, iota, window
+from intaglio.ops.loop import BLOCK, FOR, SWITCH, For, Range, Rows, Store, StoreAt, sink, store
+from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Local, Param, Take, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
+from intaglio.ops.reduce import Reduce, Scan
+from intaglio.schedule.chains import Chain
 from intaglio.schedule.program import Hole, Repeat, Statement, Write, turns_of
 
 PLAIN: Final = (0, 1, -1, 2, 0.5)  # literals that stay in the text: they simplify
@@ -37,7 +39,7 @@ class PlannedKernel:
         """The buffers that are stored to."""
         slots: dict[int, None] = {}
         for node in walk((self.ast,)):
-            if node.op.name in ("store", "store_at"):
+            if isinstance(node.op, (Store, StoreAt)):
                 pointer = node.src[0].src[0].op
                 if isinstance(pointer, Param):
                     slots[pointer.slot] = None
@@ -63,9 +65,9 @@ class Copy:
         return [self.source, self.target]
 
 
-def build(statements: list[Statement]) -> PlannedKernel:
+def build(statements: list[Statement] | Chain) -> PlannedKernel:
     """Statements that share a kernel, as that kernel."""
-    return _Builder().build(statements)
+    return _Builder().chain(statements) if isinstance(statements, Chain) else _Builder().build(statements)
 
 
 def sized(kernel: PlannedKernel) -> PlannedKernel:
@@ -95,6 +97,7 @@ class _Builder:
         self.slots: Final[list[Slot]] = []
         self.params: Final[dict[tuple[BufferRef, DType, int], Node]] = {}
         self.groups: Final[dict[BufferRef, int]] = {}
+        self.scratch: Final[dict[BufferRef, Node]] = {}  # what takes the place of buffers that only a chain knows
         self.done: Final[dict[Node, Node]] = {}
         self.names: Final[dict[str, None]] = {}
         self.fixed: Final[set[Node]] = set()  # byte offsets of sequential loops: their steps stay in the text
@@ -109,6 +112,14 @@ class _Builder:
         first = statements[0]
         ref = first.arms[0][0].ref if isinstance(first, Repeat) else first.ref
         return PlannedKernel(sink(*nodes), tuple(self.slots), ref.device, tuple(self.names), self.nbytes)
+
+    def chain(self, chain: Chain) -> PlannedKernel:
+        """The kernel of writes that run together for some rows at a time."""
+        *makers, last = chain.writes
+        for uid, write in enumerate(makers):
+            self.scratch[write.ref] = make(Local(uid, write.view.dtype, write.value.size))
+        rows = make(Rows(chain.lead), *(self.write(w) for w in chain.writes))
+        return PlannedKernel(sink(rows), tuple(self.slots), last.ref.device, tuple(self.names), self.nbytes)
 
     def param(self, ref: BufferRef, dtype: DType, shift: int) -> Node:
         """The pointer argument for a buffer seen as a dtype, from a byte that its elements are aligned with."""
@@ -132,6 +143,8 @@ class _Builder:
         if _is_crooked(view):
             raise InternalError("schedule: the strides of a kernel's window must be multiples of its item size")
         strides = tuple(s if n > 1 else 0 for s, n in zip(view.strides, view.shape, strict=True))
+        if ref in self.scratch:
+            return window(View(view.dtype, view.shape, strides, view.offset), self.scratch[ref])
         pointer = self.param(ref, view.dtype, shift)
         start = view.offset - shift
         fixed = View(view.dtype, view.shape, strides, 0)
@@ -160,7 +173,8 @@ class _Builder:
                         done[node] = _from_bytes(self.place(_bytes_of(view), source.ref, offset), view)
                     else:
                         done[node] = self.place(view, source.ref, offset)
-                    self.nbytes += node.nbytes * (self.turns if offset is not None else 1)
+                    if source.ref not in self.scratch:
+                        self.nbytes += node.nbytes * (self.turns if offset is not None else 1)
                 case Range():
                     done[node] = make(
                         Range(1_000_000 + self.counters.setdefault(node, len(self.counters))), node.src[0]
@@ -177,8 +191,10 @@ class _Builder:
                         self.names[op.name] = None
                 case _:
                     done[node] = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
-                    if op.name in ("reduce", "scan", "take"):
-                        self.names[getattr(op, "kind", op.name)] = None
+                    if isinstance(op, (Reduce, Scan)):
+                        self.names[op.kind] = None
+                    elif isinstance(op, Take):
+                        self.names[op.name] = None
         return done[root]
 
     def literal(self, node: Node) -> Node:
@@ -206,7 +222,8 @@ class _Builder:
             wide = (*value.shape[:rank],) if indices else ()
             indices = tuple(expand(i, wide) if i.shape != wide else i for i in indices)
         target = self.place(view, statement.ref, offset)
-        self.nbytes += value.nbytes * (self.turns if offset is not None else 1)
+        if statement.ref not in self.scratch:
+            self.nbytes += value.nbytes * (self.turns if offset is not None else 1)
         if indices or statement.combine != "set":
             return make(StoreAt(statement.combine), target, value, *indices)
         return store(target, value)
@@ -217,7 +234,7 @@ class _Builder:
         arms = [[self.write(w) for w in arm] for arm in statement.arms]
         self.turns = 1
         if statement.selector is None:
-            return make(FOR, self.value(statement.counter), *arms[0])
+            return make(For(statement.free), self.value(statement.counter), *arms[0])
         which = self.value(statement.selector)
         return make(FOR, self.value(statement.counter), make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))
 
@@ -238,7 +255,7 @@ def offsets_of(statements: list[Statement]) -> set[Node]:
                     roots.extend(n.src[1] for n in walk((write.value,)) if isinstance(n.op, Window) and len(n.src) > 1)
                     if write.offset is not None:
                         roots.append(write.offset)
-    return set(toposort(roots))
+    return set(toposort(roots)) if roots else set()
 
 
 def _is_crooked(view: View) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from intaglio import Tensor
 from intaglio.core.dtypes import dtypes
 from intaglio.lower.kernel import lower
 from intaglio.lower.product import PACK
@@ -86,3 +87,9 @@ def test_more_than_one_summed_axis_is_slabbed() -> None:
     right = expand(reshape(permute(k.read(b), (2, 0, 1)), (1, 300, 3, 600)), (5, 300, 3, 600))
     assert run(k, k.write(out, reduce("sum", mul(left, right), (2, 3))), level2=1 << 14, threads=1) == 2
     assert np.array_equal(out, np.einsum("bik,bkn->in", a, b))
+
+
+def test_a_product_of_depth_one_is_not_slabbed() -> None:
+    a, b = (np.arange(n, dtype=np.float32) for n in (16, 1024))
+    out = Tensor(a).reshape(1, 16, 1) @ Tensor(b).reshape(1, 1024, 1).transpose(1, 2)
+    np.testing.assert_array_equal(out.numpy()[0], np.outer(a, b))

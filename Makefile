@@ -3,13 +3,14 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 QUERY ?= how do I slice a list
+export QUERY
 BACKEND ?=
 JOBS ?= 2
 STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fmt format lint types layers check test golden conformance docs bench wheel ci clean
+.PHONY: help setup demo fmt format lint types layers check test tests pages golden conformance docs bench wheel ci clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -25,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: setup  ## writes that become one kernel, then search by meaning (QUERY="...")
-	$(BIN)/intaglio demo --query "$(QUERY)"
+	$(BIN)/intaglio demo --query "$$QUERY"
 
 fmt: setup  ## format, and fix what the linter can fix
 	$(BIN)/ruff check --fix --quiet . || true
@@ -52,7 +53,7 @@ golden: setup  ## rewrite the golden files (review the diff)
 	$(BIN)/python -m pytest tests/golden --update-golden
 
 conformance: setup  ## the same programs on each backend (BACKEND=name for one)
-	$(PYTEST) tests/conformance $(if $(BACKEND),--backend $(BACKEND))
+	$(PYTEST) tests/conformance $(addprefix --backend ,$(or $(BACKEND),CPU PYTHON NULL))
 
 docs: setup  ## rewrite the generated pages and run the code of all pages
 	$(BIN)/python docs/generate.py
@@ -69,7 +70,16 @@ wheel: setup  ## build the wheel and import it in a clean environment
 	cd "$$folder"; clean/bin/python -W error -c 'from intaglio import Tensor; assert (Tensor([1, 2]) + 1).tolist() == [2, 3]'; \
 	test -e clean/lib/python3*/site-packages/intaglio/py.typed; echo "the wheel works"
 
-ci: wheel test  ## what CI runs
+tests: setup
+	$(PYTEST) tests --ignore tests/conformance
+
+pages: setup
+	$(PYTEST) src docs README.md CONTRIBUTING.md
+
+ci:  ## what CI runs, the cheapest gate first; each can be repeated by itself
+	@for gate in format lint types layers tests conformance pages wheel; do \
+	echo "== make $$gate"; $(MAKE) --no-print-directory $$gate || { echo "failed; repeat with: make $$gate"; exit 1; }; \
+	done
 
 clean:  ## remove what these commands made
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -18,6 +18,7 @@ from intaglio.engine import devices
 from intaglio.runtime.launch import Table
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Sequence
 
 TRIES = 15
@@ -38,10 +39,10 @@ class Stopwatch(Table):
 
     seconds: float = 0.0
 
-    def run(self, threads: int) -> None:
-        """Run all, timed."""
+    def run(self, slots: array[int], threads: int, first: int, last: int) -> None:
+        """Run kernels, timed."""
         started = time.perf_counter()
-        super().run(threads)
+        super().run(slots, threads, first, last)
         Stopwatch.seconds += time.perf_counter() - started
 
 

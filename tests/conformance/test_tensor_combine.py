@@ -118,6 +118,7 @@ def test_index_add_and_select(backend: str) -> None:
     agree(y.index_select(1, [2, 0]), Y[:, [2, 0]])
 
 
+@pytest.mark.values
 def test_masks(backend: str) -> None:
     y = Tensor(Y, device=backend)
     agree(y.masked_fill(y > 4, -1), np.where(Y > 4, -1, Y))

@@ -242,6 +242,7 @@ def cast_by_rule(value: float, name: str) -> int:
 
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.values
 def test_floats_out_of_range_cast_by_rule(name: str, source: str, backend: str) -> None:
     values = CASTS.astype(source)
     want = [cast_by_rule(float(v), name) for v in values]
@@ -250,6 +251,7 @@ def test_floats_out_of_range_cast_by_rule(name: str, source: str, backend: str) 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ["bool", "float16", "bfloat16", "float32", "float64", *INTEGERS])
+@pytest.mark.values
 def test_integers_and_floats_cast(name: str, backend: str) -> None:
     whole = np.array([0, 1, 2, 127, 128, 255, 256, -1, -129, 2**40 + 5, -(2**63)])
     target = getattr(dtypes, name)

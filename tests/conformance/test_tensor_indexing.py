@@ -110,6 +110,7 @@ def a_view(rng: random.Random, array: np.ndarray, tensor: Tensor) -> tuple[np.nd
     return array, tensor
 
 
+@pytest.mark.values
 def test_random_indices(rng: random.Random, backend: str) -> None:
     for _ in range(PROGRAMS if backend == "CPU" else PROGRAMS // 5):
         base = np.random.default_rng(rng.randrange(1 << 31)).integers(-50, 50, random_shape(rng))
@@ -183,12 +184,14 @@ def test_one_truth_is_a_new_axis() -> None:
     assert t.tolist() == [5, 5]
 
 
+@pytest.mark.values
 def test_the_last_of_duplicate_positions_wins(backend: str) -> None:
     t = Tensor([0, 0, 0, 0], device=backend)
     t[[1, 1, 2, 1]] = Tensor([5, 6, 7, 8], device=backend)
     assert t.tolist() == [0, 8, 7, 0]
 
 
+@pytest.mark.values
 def test_masks_of_part_of_the_axes(backend: str) -> None:
     array = np.arange(12).reshape(3, 4)
     t = Tensor(array, device=backend)
@@ -213,6 +216,7 @@ def test_a_mask_write_of_a_number_computes_nothing() -> None:
     assert t.tolist() == [1.0, 0.0, 3.0]
 
 
+@pytest.mark.values
 def test_a_mask_sees_the_values_of_its_moment(backend: str) -> None:
     t = Tensor([1, -2, 3], device=backend)
     mask = t < 0
@@ -240,6 +244,7 @@ def test_ranges_and_nested_lists_are_positions() -> None:
     assert t[[Tensor(1), 2]].tolist() == [20, 30]
 
 
+@pytest.mark.values
 def test_values_are_cast_and_broadcast_on_writing(backend: str) -> None:
     t = Tensor(np.zeros((2, 3), np.int8), device=backend)
     t[0] = Tensor([1.9, -1.9, 300.0], device=backend)

@@ -116,6 +116,7 @@ def test_softmax_and_its_logarithm(shape: tuple[int, ...], dtype: str, backend: 
         agree(t.log_softmax(axis), np.log(want).astype(kind), tolerance=LOOSE.get(dtype, 1e-5))
 
 
+@pytest.mark.values
 def test_logsumexp_of_infinities_and_nothing(backend: str) -> None:
     def of(*values: float) -> float:
         return Tensor(list(values), dtype=dtypes.float32, device=backend).logsumexp().item()
@@ -128,6 +129,7 @@ def test_logsumexp_of_infinities_and_nothing(backend: str) -> None:
     assert Tensor([[0.0, 0.0]], device=backend).logsumexp(1, keepdims=True).shape == (1, 1)
 
 
+@pytest.mark.values
 def test_sums_of_narrow_types_are_wide(backend: str) -> None:
     assert Tensor(np.full(1000, 200, np.uint8), device=backend).sum().item() == 200_000
     assert Tensor(np.full(300, True), device=backend).sum().item() == 300

@@ -320,6 +320,11 @@ SHAPES: list[Case] = [
         "pad: reflection must be shorter than the axis; got (3, 3) for 3.",
     ),
     (
+        lambda: table().index_add(0, Tensor([0]), table()),
+        "ShapeError",
+        "index_add: the source must have (1, 3) for an index of one axis; it has (2, 3), the index (1,). Reshape one?",
+    ),
+    (
         lambda: table().gather(0, Tensor([0])),
         "ShapeError",
         "gather: the index must have 2 axes, none but 0 longer than the tensor's; index (1,), tensor (2, 3).",

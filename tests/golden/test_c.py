@@ -50,7 +50,12 @@ def product() -> Tensor:
     return (x @ x.T + 1).relu()
 
 
-PROGRAMS = {"loop": loop_of_writes, "recurrence": recurrence, "softmax": softmax, "product": product}
+def logarithm() -> Tensor:
+    """What is rare under a condition of its own."""
+    return Tensor(np.arange(12, dtype=np.float32)).log()
+
+
+PROGRAMS = {"loop": loop_of_writes, "recurrence": recurrence, "softmax": softmax, "product": product, "log": logarithm}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

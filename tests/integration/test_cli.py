@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import intaglio
 from intaglio.cli import demo
 from intaglio.cli.main import main
 from intaglio.core.errors import FileFormatError
@@ -40,6 +41,12 @@ def test_the_demo_finds_the_passage_and_compiles_nothing_when_run_again(tmp_path
         first.stdout.split("kernels run")[0].rsplit("\n", 1)[0]
         == second.stdout.split("kernels run")[0].rsplit("\n", 1)[0]
     )
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["--version"])
+    assert (done.value.code, capsys.readouterr().out) == (0, f"intaglio {intaglio.__version__}\n")
 
 
 def test_info_says_where_each_setting_comes_from(tmp_path: Path) -> None:

@@ -90,12 +90,13 @@ def test_finite_differences_of_two_operands_agree(name: str, which: int) -> None
         np.testing.assert_allclose(grad.numpy(), slopes, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["where", "fma"])
+@pytest.mark.parametrize("name", ["where", "rarely", "fma"])
 def test_gradients_of_three_operands_are_known(name: str) -> None:
     arrays = [np.array([1.0, 0.0, 3.0]), np.array([4.0, 5.0, 6.0]), np.array([-7.0, 8.0, 9.0])]
     a, b, c = (Tensor(v, requires_grad=True) for v in arrays)
-    if name == "where":
-        out = (a > 0.5).where(b, c)
+    if name != "fma":
+        choose = {"where": elementwise.where, "rarely": elementwise.rarely}[name]
+        out = a._make(choose((a > 0.5)._value(), b._value(), c._value()), b, c)
         expected = [None, [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     else:
         out = a._make(elementwise.fma(a._value(), b._value(), c._value()), a, b, c)
@@ -103,6 +104,16 @@ def test_gradients_of_three_operands_are_known(name: str) -> None:
         expected = [arrays[1].tolist(), arrays[0].tolist(), [1.0, 1.0, 1.0]]
     out.sum().backward()
     assert [None if t.grad is None else t.grad.tolist() for t in (a, b, c)] == expected
+
+
+def test_the_slope_of_ldexp_is_its_power() -> None:
+    x = Tensor([1.5, -0.75, 0.0], requires_grad=True)
+    n = Tensor([3.0, -2.0, 1.0])
+    out = x._make(elementwise.ldexp(x._value(), n._value()), x)
+    assert out.tolist() == [12.0, -0.1875, 0.0]
+    out.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [8.0, 0.25, 2.0]
 
 
 def test_the_slope_of_copysign_is_a_sign_at_every_value() -> None:
@@ -116,7 +127,7 @@ def test_the_slope_of_copysign_is_a_sign_at_every_value() -> None:
 
 def test_every_elementwise_op_has_its_gradient_measured_here_or_is_flat() -> None:
     flat = {"floor", "ceil", "trunc", "round", "lt", "le", "eq", "ne", "not", "and", "or", "xor", "shl", "shr"}
-    others = {"where", "fma", "floor_div", "cast", "bitcast", "detach"}
+    others = {"where", "rarely", "fma", "ldexp", "floor_div", "cast", "bitcast", "detach"}
     ops = {name for name, op in Op.registry.items() if issubclass(op, elementwise.Elementwise)}
     assert ops <= {*UNARY, *BINARY, *flat, *others}
 

@@ -10,7 +10,7 @@ import pytest
 
 from intaglio import Tensor
 from intaglio.core.errors import DeviceError
-from intaglio.engine import realize
+from intaglio.engine import form
 from intaglio.engine.devices import device_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_an_interrupt_between_two_compilations_leaves_the_plan_whole(monkeypatch
         t += 1
         return t.cumsum(0) + s
 
-    load, calls = realize.load, itertools.count()
+    load, calls = form.load, itertools.count()
 
     def interrupted(kernel: PlannedKernel) -> object:
         if next(calls) == 1:
@@ -85,7 +85,7 @@ def test_an_interrupt_between_two_compilations_leaves_the_plan_whole(monkeypatch
 
     first = program()
     with monkeypatch.context() as patch:
-        patch.setattr(realize, "load", interrupted)
+        patch.setattr(form, "load", interrupted)
         with pytest.raises(KeyboardInterrupt):
             first.numpy()
     expected = np.cumsum(np.arange(1009.0) + 1) + np.arange(1009.0).sum()

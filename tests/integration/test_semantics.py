@@ -171,6 +171,16 @@ def test_what_nobody_can_reach_drops_its_writes(step: Callable[[Tensor, Tensor],
     assert GlobalCounters.global_mem == 400  # nothing is kept for those writes
 
 
+def test_a_scalar_that_was_written_somewhere_and_then_written_itself_is_its_own() -> None:
+    t = Tensor([5, 6, 7], dtype=dtypes.int16)
+    low = t[1].minimum(t[2])
+    t[1] = low  # it is read back from there from now on
+    low[()] = low + 9
+    low[(None,)] = low + 4
+    assert low.item() == 19
+    assert t.tolist() == [5, 6, 7]
+
+
 def test_many_steps_that_nobody_reads_stay_flat() -> None:
     p = Tensor.zeros(16).realize()
     average = Tensor.zeros(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import GlobalCounters, Tensor
+from intaglio import GlobalCounters, Tensor, no_grad
 from intaglio.core.errors import IndexRangeError
 
 if TYPE_CHECKING:
@@ -95,3 +95,16 @@ def test_numbers_of_dropped_segments_are_no_longer_counted() -> None:
     assert storage.numbers == 0
     assert t.tolist() == [1, 4, 4, 4, 4, 4, 4, 4.5]
     assert (storage.numbers, storage.last, storage.log) == (0, None, [])
+
+
+def test_what_rows_of_a_history_read_is_not_dropped() -> None:
+    x = Tensor([3.0, 2.0, 2.0, 1.0], requires_grad=True)
+    t = x * 1
+    for i in range(1, 4):
+        t[i] = t[i - 1] * x[i]
+    with no_grad():
+        t[:] = 0.0
+    assert t.tolist() == [0.0] * 4
+    t.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [11.0, 15.0, 12.0, 12.0]

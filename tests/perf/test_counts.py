@@ -739,7 +739,7 @@ def test_what_only_the_slice_holds_is_not_kept() -> None:
     got, kernels, _ = counted(a.numpy)
     assert np.array_equal(got, expected)
     assert kernels == 1
-    rows = 6 * (n - 1) + 3  # eight in each turn, if the old rows were kept for others
+    rows = 4 * (n - 1) + 3  # six in each turn, if an old row were kept for others
     assert GlobalCounters.global_mem == 12 * rows
 
 

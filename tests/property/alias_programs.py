@@ -441,6 +441,115 @@ class Turning(Programs):
     statements = WITH_TURNS
 
 
+class Buffering(Programs):
+    """Programs whose loops make buffers in each turn, write them in place, and use them."""
+
+    statements = (*("buffers",) * 6, "view", "write_value", "in_place", "compute", "read", "forget", "make", "reduce")
+    parts = (
+        "cloned", "computed", "zeros", "carried", "add", "scale", "first", "element", "shift", "flip", "row", "number",
+        "from_table", "into_table", "into_table", "onto_table", "turn_table", "exchange", "copy", "cover", "keep",
+    )  # fmt: skip
+
+    def buffers(self) -> None:
+        """A loop over the rows of a table, or over neighbours of a vector: some parts, nearly the same in each turn."""
+        k, tensor, array = self.pick()
+        if not array.ndim or array.shape[0] < 2 or not array.size:
+            return
+        names = ["cloned", *self.rng.choices(self.parts, k=self.rng.randint(1, 5)), "into_table"]
+        n = self.rng.randint(2, 9)
+        regular = self.rng.random() < 0.7
+        turns = [m if regular else self.rng.randrange(9) for m in range(n)]
+        self.log.append(f"buffers of p{k}: {names} in turns {turns}")
+        old: list[tuple[Tensor, Any]] = []
+        for m in turns:
+            i, j = m % (array.shape[0] - 1), (m + 1) % array.shape[0]
+            made = [self._row(tensor, array, i)]
+            made[0] = made[0][0].clone(), made[0][1].copy()
+            for name in names[1:]:
+                if self.rng.random() < 0.03:
+                    self.log.append(f"turn {m} leaves out {name}")
+                    continue
+                self._part(name, tensor, array, (i, j, m), made, old)
+            old = made
+
+    def _row(self, tensor: Tensor, array: Any, i: int) -> tuple[Tensor, Any]:
+        """A row, or two neighbours."""
+        return (tensor[i], array[i]) if array.ndim > 1 else (tensor[i : i + 2], array[i : i + 2])
+
+    def _part(
+        self, name: str, tensor: Tensor, array: Any, turn: tuple[int, int, int], made: list[Any], old: list[Any]
+    ) -> None:
+        """One statement of a turn, on the buffers that it has made, and those of the turn before."""
+        i, j, m = turn
+        j = min(j, array.shape[0] - 2) if array.ndim == 1 else j
+        r, a = made[-1]
+        row, values = self._row(tensor, array, i)
+        number = array.dtype.type
+        match name:
+            case "cloned":
+                made.append((row.clone(), values.copy()))
+            case "computed":
+                made.append((row * 2 + m, values * number(2) + number(m)))
+            case "zeros":
+                made.append((r * 0, a * number(0)))
+            case "carried":
+                before, known = old[-1] if old else made[0]
+                made.append((before + 1, known + number(1)))
+            case "copy":
+                made.append((r.clone(), a.copy()))
+            case "add":
+                r += m
+                a += number(m)
+            case "scale":
+                r *= 2
+                a *= number(2)
+            case "cover":
+                r[...] = row + r
+                a[...] = values + a
+            case "row":
+                other, others = self._row(tensor, array, j)
+                r += other
+                a += others
+            case "shift" if a.shape[0] > 1:
+                r[1:] += r[:-1]
+                a[1:] += a[:-1].copy()
+            case "flip":
+                r[:] = r.flip(0)
+                a[:] = a[::-1].copy()
+            case "first":
+                r[0] = m
+                a[0] = m
+            case "element":
+                r[-1] = r[0] * 2
+                a[-1] = a[0] * number(2)
+            case "number":
+                for place in range(a.shape[0]):
+                    r[place] = m + place
+                    a[place] = m + place
+            case "from_table":
+                r[0] = row[-1] + r[-1]
+                a[0] = values[-1] + a[-1]
+            case "into_table":
+                row[...] = r
+                values[...] = a
+            case "onto_table":
+                other, others = self._row(tensor, array, j)
+                other += r
+                others += a
+            case "turn_table":
+                row[...] = row.flip(0) + 1
+                values[...] = values[::-1] + number(1)
+            case "exchange":
+                row[0] = r[-1]
+                row[-1] = r[0]
+                values[0] = a[-1]
+                values[-1] = a[0]
+            case "keep" if self.rng.random() < 0.2:
+                self.keep(r, a, f"the buffer of turn {m}")
+            case _:
+                pass
+
+
 class Overwriting(Programs):
     """Programs most of whose writes are overwritten: whole or in parts, with and without a reader between."""
 

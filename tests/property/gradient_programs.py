@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ LARGEST = 2.0**22  # magnitudes from which a program goes no further: sums are e
 
 class GradientPrograms(Programs):
     """One program in the making, some of whose tensors are leaves that want gradients."""
+
+    statements: ClassVar[tuple[str, ...]] = GRADIENT_STATEMENTS
 
     def __init__(self, rng: random.Random, steps: int = 14) -> None:
         super().__init__(rng, steps)
@@ -120,7 +122,7 @@ class GradientPrograms(Programs):
 
     def step(self) -> None:
         """One random statement, sometimes where gradients do not see it."""
-        name = self.rng.choice(GRADIENT_STATEMENTS)
+        name = self.rng.choice(self.statements)
         if not any(not array.leaf for _, array in self.pairs):
             self.make()
         if name != "pull" and self.rng.random() < 0.06:
@@ -189,6 +191,28 @@ class GradientPrograms(Programs):
         for i in range(1, array.shape[0]):
             tensor[i] = tensor[i - 1] * weights[0 if one else i] + terms[i]
             array[i] = array[i - 1] * w[0 if one else i] + x[i]
+
+    def nest(self) -> None:
+        """Each element of rows from neighbours of its own row and of others, in either order of loops."""
+        k, tensor, array = self.target()
+        if array.ndim != 2 or array.dtype.kind != "f" or min(array.shape) < 2:
+            return
+        like = [p for p, (_, a) in enumerate(self.pairs) if a.dtype == array.dtype and a.shape == array.shape]
+        j = self.rng.choice(like)
+        other, x = self.pairs[j]
+        (n, m), (down, right) = array.shape, self.rng.choice(((1, 0), (0, 1), (1, 1), (0, 0)))
+        turns = [(i, c) for i in range(down, n) for c in range(right, m)]
+        if self.rng.random() < 0.5:
+            turns.sort(key=lambda turn: turn[::-1])
+        times = self.rng.random() < 0.5
+        self.log.append(f"p{k}[i, j] = p{k}[i - {down}, j - {right}] {'*' if times else '* 2 +'} p{j}[i, j], {turns}")
+        for i, c in turns:
+            if times:
+                tensor[i, c] = tensor[i - down, c - right] * other[i, c]
+                array[i, c] = array[i - down, c - right] * x[i, c]
+            else:
+                tensor[i, c] = tensor[i - down, c - right] * 2 + other[i, c]
+                array[i, c] = array[i - down, c - right] * array.dtype.type(2) + x[i, c]
 
     def accumulate(self) -> None:
         """Elements at positions with duplicates, each added to or multiplied."""
@@ -287,6 +311,12 @@ class GradientPrograms(Programs):
         for k, leaf in enumerate(self.trace.leaves):
             self.given[k] += slopes[start : start + leaf.size].reshape(leaf.shape)
             start += leaf.size
+
+
+class NestedGradients(GradientPrograms):
+    """Programs many of whose statements are nests of loops."""
+
+    statements = (*GRADIENT_STATEMENTS, *("nest",) * 16)
 
 
 def _torch(array: np.ndarray[Any, Any]) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intaglio.storage.flush import plans
-from tests.property.alias_programs import Overwriting, Programs, Turning, Wide
+from tests.property.alias_programs import Buffering, Overwriting, Programs, Turning, Wide
 
 # Programs that once came out wrong, by what was wrong.
 FOUND = {
@@ -45,6 +45,12 @@ def test_random_programs_that_overwrite_what_they_wrote_equal_numpy(number: int)
 @given(st.integers(0, 2**48))
 def test_random_programs_whose_loops_make_temporaries_equal_numpy(number: int) -> None:
     Turning(random.Random(number), 8).run()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**48))
+def test_random_programs_whose_loops_write_buffers_of_their_own_equal_numpy(number: int) -> None:
+    Buffering(random.Random(number), 6).run()
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from inspect import getmembers, isfunction
 from typing import Any
 
@@ -66,7 +67,7 @@ def results(found: Any) -> list[Tensor]:
     """The tensors that a call gave."""
     if isinstance(found, Tensor):
         return [found]
-    return [each for each in found if isinstance(each, Tensor)] if isinstance(found, (tuple, list)) else []
+    return [each for each in found if isinstance(each, Tensor)] if isinstance(found, Sequence) else []
 
 
 @pytest.mark.parametrize("name", METHODS)

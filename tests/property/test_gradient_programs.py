@@ -7,7 +7,7 @@ import random
 import pytest
 
 from intaglio import Tensor
-from tests.property.gradient_programs import GradientPrograms
+from tests.property.gradient_programs import GradientPrograms, NestedGradients
 from tests.property.traced import torch
 
 PROGRAMS = 800  # a third of all random programs, the others of which are those of test_alias_programs
@@ -19,16 +19,18 @@ FOUND = {
     21317: "a scatter in the body of a reversed loop",
     62081759286125: "a tensor that was given its own detached value kept its gradient",
     171183353930557: "the spread of a view of nothing",
+    56226661561599: "elements that rows of a history read were dropped, as nobody else did",
+    86927579187742: "the same",
 }
 
 
-def check(number: int) -> GradientPrograms:
+def check(number: int, kind: type[GradientPrograms] = GradientPrograms) -> GradientPrograms:
     """Run the program of a number."""
-    program = GradientPrograms(random.Random(number))
+    program = kind(random.Random(number))
     try:
         program.run()
     except BaseException as error:
-        error.add_note(f"GradientPrograms of {number}: keep it in FOUND")
+        error.add_note(f"{kind.__name__} of {number}: keep it in FOUND")
         raise
     return program
 
@@ -36,6 +38,11 @@ def check(number: int) -> GradientPrograms:
 def test_random_programs_have_the_gradients_of_their_slopes_and_of_pytorch(rng: random.Random) -> None:
     programs = [check(rng.randrange(1 << 48)) for _ in range(PROGRAMS)]
     assert torch is None or sum(program.compared for program in programs) > PROGRAMS / 4
+
+
+def test_random_programs_of_nests_have_the_gradients_of_their_slopes_and_of_pytorch(rng: random.Random) -> None:
+    for _ in range(PROGRAMS // 8):
+        check(rng.randrange(1 << 48), NestedGradients)
 
 
 @pytest.mark.parametrize("number", FOUND)

@@ -121,7 +121,15 @@ BOOL: dict[str, Callable[..., Any]] = {
     "minimum": np.logical_and,
 }
 COMPARE: dict[str, Callable[..., Any]] = {"lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal}
-NOT_HERE = {"cast", "bitcast", "where", "fma", "detach"}  # tested below, or nothing but their operand
+NOT_HERE = {
+    "cast",
+    "bitcast",
+    "where",
+    "rarely",
+    "ldexp",
+    "fma",
+    "detach",
+}  # tested below, or nothing but their operand
 
 
 def cases() -> list[tuple[str, DType]]:

@@ -1,4 +1,4 @@
-"""Every rule keeps every value: drawn values on both sides, proofs for integers, movement by running kernels."""
+"""Every rule keeps every value: drawn values on both sides, proofs for integers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import operator
 import random
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from intaglio.core.dtypes import DType, dtypes
@@ -32,21 +31,17 @@ from intaglio.ops.elementwise import (
     sub,
     where,
 )
-from intaglio.ops.memory import Arg, Load, Param, const, load, window
-from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
+from intaglio.ops.memory import Arg, Param, const, window
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
 from intaglio.rules.integers import integers
-from intaglio.rules.memory import memory
-from intaglio.rules.movement import movement
-from tests.unit.lower.running import Operands, numbers, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 z3: Any = pytest.importorskip("z3")
 
-ALL = (integers, choices, logic, floats, casts, movement, memory)
+ALL = (integers, choices, logic, floats, casts)
 PATTERNS = [r for ruleset in ALL for r in ruleset.rules if isinstance(r, PatternRule)]
 IDS = [f"{r.ruleset}.{r.name}" for r in PATTERNS]
 
@@ -213,10 +208,7 @@ X = make(Arg(0, dtypes.int32))
 F = make(Arg(1, dtypes.float32))
 B = make(Arg(2, dtypes.bool))
 P = make(Param(0, dtypes.float32, 0))
-PLACE = make(Arg(3, dtypes.int64))
-GRID = window(View.contiguous(dtypes.float32, (3, 4)), P)
-COLUMN = neg(window(View.contiguous(dtypes.float32, (3, 1)), P))
-MADE = neg(GRID)
+MADE = neg(window(View.contiguous(dtypes.float32, (3, 4)), P))
 PYTHON: dict[str, tuple[Ruleset, Node, Callable[[], Node]]] = {
     "integers.fold_constants": (
         integers,
@@ -232,50 +224,6 @@ PYTHON: dict[str, tuple[Ruleset, Node, Callable[[], Node]]] = {
     ),
     "casts.through_wider": (casts, cast(cast(X, dtypes.int64), dtypes.int8), lambda: cast(X, dtypes.int8)),
     "casts.of_constant": (casts, cast(const(dtypes.float32, -1.5), dtypes.uint8), lambda: const(dtypes.uint8, 255)),
-    "movement.merge_reshapes": (movement, reshape(reshape(MADE, (12,)), (4, 3)), lambda: reshape(MADE, (4, 3))),
-    "movement.merge_permutes": (movement, permute(permute(MADE, (1, 0)), (1, 0)), lambda: MADE),
-    "movement.merge_expands": (
-        movement,
-        expand(expand(neg(reshape(COLUMN, (3, 1, 1))), (3, 2, 1)), (3, 2, 5)),
-        lambda: expand(neg(reshape(COLUMN, (3, 1, 1))), (3, 2, 5)),
-    ),
-    "movement.merge_flips": (movement, flip(flip(MADE, (0,)), (0, 1)), lambda: flip(MADE, (1,))),
-    "movement.merge_shrinks": (
-        movement,
-        shrink(shrink(MADE, ((1, 3), (0, 4))), ((1, 2), (2, 3))),
-        lambda: shrink(MADE, ((2, 3), (2, 3))),
-    ),
-    "movement.merge_pads": (
-        movement,
-        pad(pad(MADE, ((1, 0), (0, 2))), ((0, 1), (3, 0))),
-        lambda: pad(MADE, ((1, 1), (3, 2))),
-    ),
-    "movement.shrink_of_pad": (
-        movement,
-        shrink(pad(MADE, ((1, 1), (2, 0))), ((1, 3), (3, 5))),
-        lambda: shrink(MADE, ((0, 2), (1, 3))),
-    ),
-    "movement.move_repeated_scalar": (movement, permute(expand(F, (2, 3)), (1, 0)), lambda: expand(F, (3, 2))),
-    "movement.move_window": (
-        movement,
-        flip(permute(GRID, (1, 0)), (0,)),
-        lambda: window(View(dtypes.float32, (4, 3), (-4, 16), 12), P),
-    ),
-    "memory.window_on_whole_value": (
-        memory,
-        window(View.contiguous(dtypes.float32, (4, 3)), MADE),
-        lambda: reshape(MADE, (4, 3)),
-    ),
-    "memory.window_on_window": (
-        memory,
-        window(View(dtypes.int32, (2,), (4,), 8), window(View.contiguous(dtypes.float32, (6,), 16), P)),
-        lambda: window(View(dtypes.int32, (2,), (4,), 24), P),
-    ),
-    "memory.load_with_known_gate": (
-        memory,
-        add(load(P, PLACE, const(dtypes.bool, True)), load(P, PLACE, const(dtypes.bool, False))),
-        lambda: add(load(P, PLACE), const(dtypes.float32, 0)),
-    ),
 }
 
 
@@ -293,39 +241,6 @@ def test_a_rule_in_python_fires(name: str) -> None:
 
 
 # -- rules in Python keep values
-
-
-MOVES: dict[str, Callable[[Node, random.Random], Node]] = {
-    "reshape": lambda x, rng: reshape(x, rng.choice([(x.size,), (x.size, 1), x.shape[::-1], (1, *x.shape)])),
-    "permute": lambda x, rng: permute(x, tuple(rng.sample(range(x.rank), x.rank))),
-    "flip": lambda x, rng: flip(x, tuple(a for a in range(x.rank) if rng.random() < 0.5)),
-    "shrink": lambda x, rng: shrink(x, tuple((rng.randint(0, min(1, n - 1)), n) for n in x.shape)),
-    "pad": lambda x, rng: pad(x, tuple((rng.randint(0, 1), rng.randint(0, 1)) for _ in x.shape)),
-    "expand": lambda x, rng: expand(x, tuple(rng.randint(1, 2) if n == 1 else n for n in x.shape)),
-}
-
-
-@pytest.mark.parametrize("trial", range(40))
-def test_movement_rules_keep_every_element(trial: int, seed: int) -> None:
-    rng = random.Random(seed + trial)
-    source = numbers((3, 4), seed=trial)
-    results: list[np.ndarray] = []
-    for rules in (None, movement + memory):
-        rng.seed(seed + trial)
-        operands = Operands()
-        value = operands.read(source)
-        value = value if rng.random() < 0.5 else neg(value)
-        for _ in range(rng.randint(2, 6)):
-            move = MOVES[rng.choice(list(MOVES))]
-            moved = move(value, rng)
-            value = moved if moved.size <= 300 and moved.rank <= 4 else value
-        if rules is not None:
-            (value,) = rewrite([value], rules, MatchTable())
-        out = np.zeros(value.shape, np.float32)
-        if out.size:
-            run(operands, operands.write(out, value), interpret=True)
-        results.append(out)
-    np.testing.assert_array_equal(results[0], results[1])
 
 
 @pytest.mark.parametrize("middle", dtypes.all, ids=lambda d: d.name)
@@ -452,9 +367,3 @@ def test_two_rules_of_one_name_are_refused() -> None:
                 twice.rule(same_name)
         else:
             twice.rule(same_name)
-
-
-def test_loads_are_unchanged_by_gates_that_are_not_known() -> None:
-    gated = load(P, PLACE, B)
-    assert rewrite([gated], memory, MatchTable()) == [gated]
-    assert isinstance(gated.op, Load)

@@ -50,9 +50,11 @@ def loose(op: Op, *src: Node) -> Node:
 def test_the_attributes_of_every_op_parse_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = Op.registry[name]
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    unknown = [f.type for f in fields if str(f.type).split(" |")[0] not in VALUES]
+    types = {f.name: str(f.type).removeprefix("Final[").removesuffix("]").split(" |")[0] for f in fields}
+    types |= {f.name: str(f.type) for f in fields if str(f.type) in VALUES}
+    unknown = [text for text in types.values() if text not in VALUES]
     assert not unknown, f"{name}: give VALUES an example of {unknown}"
-    op = instance(kind, {f.name: VALUES[str(f.type).split(" |")[0]] for f in fields})
+    op = instance(kind, {field: VALUES[text] for field, text in types.items()})
     text = print_text([loose(op)])
     made: list[Op] = []
 

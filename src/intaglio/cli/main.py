@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from intaglio import __version__
 from intaglio.cli import cache, demo, info
 from intaglio.core.errors import IntaglioError
 
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "intaglio", description="A tensor compiler whose writes are lazy and whose views stay true."
     )
+    parser.add_argument("--version", action="version", version=f"intaglio {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for module in (demo, info, cache):
         module.add_parser(commands)

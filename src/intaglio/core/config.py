@@ -282,7 +282,16 @@ class Context:
 def getenv(name: str, default: Value = 0) -> Value:
     """A setting in force by its environment name; of any other environment variable its text, as the default's kind.
 
+    Args:
+        name: The name, such as "DEBUG".
+        default: What an environment variable that is not set gives; its class is that of the result.
     Raises: ConfigError if the text cannot be read as the default's kind.
+    Examples:
+        >>> with Context(DEBUG=2):
+        ...     getenv("DEBUG")
+        2
+        >>> getenv("NO_SUCH_VARIABLE", "nothing")
+        'nothing'
     """
     setting = _BY_KEY.get(name, name.lower())
     if setting in _FIELDS:

@@ -25,6 +25,10 @@ class DType:
 
     `exponent` and `mantissa` are the bits of a float's two fields (0 for other kinds); `struct_code` is empty where
     `struct` has none. `min` and `max` are infinite for floats (`largest` is their highest finite value).
+
+    Examples:
+        >>> dtypes.int8.itemsize, dtypes.int8.min, dtypes.int8.max, dtypes.float16.largest
+        (1, -128, 127, 65504.0)
     """
 
     name: str
@@ -212,7 +216,12 @@ class DType:
 
 
 class dtypes:  # noqa: N801 -- the name that PyTorch and tinygrad users know
-    """All element types, under their names and usual aliases."""
+    """All element types, under their names and usual aliases.
+
+    Examples:
+        >>> dtypes.float is dtypes.float32, dtypes.of("int16")
+        (True, dtypes.int16)
+    """
 
     bool: Final = DType("bool", "bool", 8, struct_code="?")
     int8: Final = DType("int8", "int", 8, struct_code="b")

@@ -7,7 +7,13 @@ from typing import ClassVar, Final
 
 
 class GlobalCounters:
-    """Exact counts of what this process has done. All but the memory in use are set to zero by `reset`."""
+    """Exact counts of what this process has done. All but the memory in use are set to zero by `reset`.
+
+    Examples:
+        >>> GlobalCounters.reset()
+        >>> (Tensor([1.0, 2.0]) + 1).tolist(), GlobalCounters.kernel_count
+        ([2.0, 3.0], 1)
+    """
 
     kernel_count: ClassVar[int] = 0  # kernels run
     launch_count: ClassVar[int] = 0  # native calls that ran them

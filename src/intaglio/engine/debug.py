@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
@@ -23,9 +23,12 @@ from intaglio.schedule.kernels import Copy, PlannedKernel
 from intaglio.schedule.program import Write
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Sequence
 
-    from intaglio.engine.devices import Device, Executable
+    from intaglio.engine.devices import Executable
+    from intaglio.engine.form import Stretch
+    from intaglio.engine.plan import Plan
     from intaglio.ir.node import Node
     from intaglio.schedule.program import Program
 
@@ -42,6 +45,12 @@ def _picture(lines: Sequence[str], kind: str) -> None:
         _say(f"graph: {draw(lines, kind)}")
     except OSError as error:
         _say(f"graph: the picture of the {kind} is not written; {error.strerror or error}.")
+
+
+def watches_schedules() -> bool:
+    """Whether somebody wants to see schedules."""
+    settings = settings_now()
+    return settings.debug > 0 or settings.graph > 0
 
 
 def schedule(program: Program, kernels: Sequence[PlannedKernel | Copy]) -> None:
@@ -78,15 +87,17 @@ def _values(program: Program) -> list[Node]:
         for write in ((statement,) if isinstance(statement, Write) else itertools.chain(*statement.arms))
     ]
     roots = dict.fromkeys(node for write in writes for node in (write.value, *write.indices))
+    roots.update(dict.fromkeys(output.value for output in program.outputs))
     return substitute(roots, {value: make(read) for value, read in program.reads.items()})
 
 
-def prepare(kernels: Sequence[PlannedKernel | Copy], loaded: Sequence[Executable | None]) -> None:
+def prepare(made: Plan) -> None:
     """Make the texts and pictures of kernels that are new: before the first launch, since they may fail."""
-    level = config.debug
-    if level < 3 and not config.graphuops:
+    settings = settings_now()
+    level = settings.debug
+    if level < 3 and not settings.graphuops:
         return
-    for kernel, executable in zip(kernels, loaded, strict=True):
+    for kernel, executable in zip(made.kernels, made.form.template.load(), strict=True):
         if isinstance(kernel, Copy) or executable is None:
             continue
         device = device_of(kernel.device)
@@ -94,31 +105,41 @@ def prepare(kernels: Sequence[PlannedKernel | Copy], loaded: Sequence[Executable
             device.notes[executable] = _note(kernel, executable, level)
 
 
-def launch(device: Device, run: Sequence[tuple[PlannedKernel, Executable, list[int]]]) -> None:
+def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
-    level = config.debug
-    for kernel, _, _ in run:
-        explain.note(kernel.ast, kernel.size_slot)
-    if level < 2:
-        device.run([(executable, slots) for _, executable, slots in run])
-        device.ran.update(device.notes)
-        device.notes.clear()
+    device, launches = step.device, step.launches
+    if explain.is_asked():
+        for kernel in _of_stretch(made, step):
+            explain.note(kernel.ast, kernel.size_slot)
+    if settings_now().debug < 2:
+        device.run(launches, slots, 0, len(launches))
+        if device.notes:
+            device.ran.update(device.notes)
+            device.notes.clear()
         return
-    for number, (kernel, executable, slots) in enumerate(run, GlobalCounters.kernel_count - len(run) + 1):
+    before = GlobalCounters.kernel_count - len(launches)
+    for place, (kernel, executable) in enumerate(zip(_of_stretch(made, step), launches.executables, strict=True)):
+        number = before + place + 1
         first = executable not in device.ran
         note = device.notes.pop(executable, "")
         if note:
             _say(note)
         started = time.perf_counter()
-        device.run([(executable, slots)])
+        device.run(launches, slots, place, place + 1)
         seconds = max(time.perf_counter() - started, 1e-9)
         device.ran.add(executable)
         memory = GlobalCounters.mem_used / 1e9
         _say(
-            f"*** {device.name:<6} {number:4d} {executable.name:<24} arg {len(slots):2d} mem {memory:5.2f} GB "
+            f"*** {device.name:<6} {number:4d} {executable.name:<24} arg {len(kernel.slots):2d} mem {memory:5.2f} GB "
             f"tm {seconds * 1e6:9.2f}us {at(executable.flops, kernel.size) / seconds / 1e9:8.1f} GFLOPS "
             f"{kernel.nbytes / seconds / 1e9:6.1f} GB/s {list(kernel.metadata)}{' first run' if first else ' replay'}"
         )
+
+
+def _of_stretch(made: Plan, step: Stretch) -> list[PlannedKernel]:
+    """The kernels of a stretch, with their buffers."""
+    found = made.kernels[step.first : step.first + len(step.launches)]
+    return [kernel for kernel in found if isinstance(kernel, PlannedKernel)]
 
 
 def _lowered(executable: Executable) -> str:

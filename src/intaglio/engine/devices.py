@@ -21,17 +21,18 @@ from intaglio.ir.verify import verify
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator
-from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.compiler import Compiler, host_target
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Table
 from intaglio.runtime.pool import process_threads
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Sequence
 
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
+    from intaglio.runtime.buffer import Buffer
     from intaglio.schedule.kernels import PlannedKernel
 
 KERNELS: Final = 8192  # compiled kernels remembered by a device
@@ -50,6 +51,18 @@ class Executable:
     def flops(self) -> int:
         """Floating-point operations of one launch."""
         return self.lowered.flops
+
+
+class Launches:
+    """Kernels that run in a row on one device, and where the arguments of each begin among those of all."""
+
+    def __init__(self, executables: Sequence[Executable], starts: Sequence[int]) -> None:
+        self.executables: Final = executables
+        self.starts: Final = starts  # one more than there are kernels
+        self.table: Table | None = None  # for a native call, once one was made
+
+    def __len__(self) -> int:
+        return len(self.executables)
 
 
 def _lower(ast: Node, target: Target, size_slot: int | None) -> Lowered:
@@ -87,8 +100,7 @@ class Device:
 
     def allocate(self, nbytes: int) -> Buffer:
         """Bytes with undefined contents."""
-        block = self.allocator.allocate(nbytes)
-        return Buffer(block.address, nbytes, block)
+        return self.allocator.allocate(nbytes)
 
     def load(self, ast: Node, size_slot: int | None = None) -> Executable:
         """A kernel compiled, once for each AST.
@@ -111,8 +123,8 @@ class Device:
         """A kernel that runs nothing."""
         return Executable(lowered.name, lowered, 0, "")
 
-    def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
-        """Run kernels in order."""
+    def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
+        """Run kernels from number `first` to before `last` in order, with the arguments of all."""
 
     def copy(self, source: Buffer, view: View, target: Buffer) -> None:
         """The elements of a view of some bytes, in row-major order, to the start of others."""
@@ -179,10 +191,12 @@ class Cpu(Device):
             GlobalCounters.compile_count += 1
         return Executable(lowered.name, lowered, address, source)
 
-    def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
+    def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
         """Run kernels in order; large ones in chunks, by as many threads as the settings say."""
-        threads = config.threads or process_threads()
-        Table(_compiler(), [(e.address, slots, e.lowered.chunks) for e, slots in launches]).run(threads)
+        if launches.table is None:
+            rows = zip(launches.executables, launches.starts, strict=False)
+            launches.table = Table(_compiler(), [(e.address, start, e.lowered.chunks) for e, start in rows])
+        launches.table.run(slots, config.threads or process_threads(), first, last)
 
 
 class Interpreter(Device):
@@ -195,10 +209,12 @@ class Interpreter(Device):
         """What DEBUG says of it."""
         return "the interpreter"
 
-    def run(self, launches: Sequence[tuple[Executable, Sequence[int]]]) -> None:
+    def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
         """Interpret kernels in order."""
-        for executable, slots in launches:
-            run_linear(executable.lowered.linear, slots, executable.lowered.chunks)
+        for number in range(first, last):
+            lowered = launches.executables[number].lowered
+            own = slots[launches.starts[number] : launches.starts[number + 1]]
+            run_linear(lowered.linear, own, lowered.chunks)
 
 
 class Disk(Device):

@@ -24,6 +24,11 @@ def c_source(ast: Node, size_slot: int | None = None) -> str:
     return c.render(lower(ast, Target("c", 0), size_slot).linear)
 
 
+def is_asked() -> bool:
+    """Whether somebody wants to know which kernels run."""
+    return _seen.get() is not None
+
+
 def note(ast: Node, size_slot: int | None) -> None:
     """Remember a kernel that is about to run, where somebody asked."""
     seen = _seen.get()

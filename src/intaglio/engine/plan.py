@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import IntaglioError, InternalError
 from intaglio.core.size import UnsizedError, at, varies
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import load
+from intaglio.engine.form import Form, Template, literal_at
 from intaglio.ir.node import walk
 from intaglio.ops.memory import Buffer, BufferRef, Window
 from intaglio.schedule.alias import order
@@ -26,7 +26,7 @@ from intaglio.schedule.structure import Structure, stand_in
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from intaglio.engine.devices import Executable
+    from intaglio.engine.form import Move, Stretch
     from intaglio.schedule.kernels import Slot
     from intaglio.schedule.program import Program, Statement
     from intaglio.schedule.sizes import Fit, Skeleton
@@ -41,41 +41,72 @@ FEW: Final = 3  # sizes of a small program for which it is compiled; those after
 MANY: Final = 8  # and of a large one
 
 
-@dataclass(slots=True)
 class Plan:
-    """A program ready to run.
+    """A program ready to run: a form, over its buffers and numbers.
 
     Attributes:
-        kernels: Kernels and copies, in order.
+        form: What all programs of its structure share.
+        refs: The buffers of the program, then the temporaries: as the form numbers them.
+        starts: For each, the byte from which the form sees it.
+        numbers: The literals that kernels take as arguments.
         renamed: For the buffers that the program keeps, the buffers where their contents end up.
-        fresh: The buffers that have no bytes yet.
-        buffers: All buffers, in order of first use.
-        lent: For fresh buffers that take the bytes of one that is dead by then, which one.
-        loaded: The kernels compiled (None for copies), once they are: shared by all plans of one structure.
     """
 
-    kernels: list[PlannedKernel | Copy]
-    renamed: dict[BufferRef, BufferRef]
-    fresh: set[BufferRef]
-    buffers: list[BufferRef]
-    lent: dict[BufferRef, BufferRef]
-    loaded: list[Executable | None]
+    def __init__(self, form: Form, structure: Structure, keep: set[BufferRef]) -> None:
+        self.form: Final = form
+        temporaries = [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
+        self.refs: Final = structure.refs + temporaries
+        self.starts: Final = structure.starts + [0] * len(temporaries)
+        self.numbers: Final = structure.numbers
+        self.renamed: Final = dict(zip(keep, keep, strict=True))
+        self.renamed.update((self.refs[a], self.refs[b]) for a, b in form.renamed)
 
+    @property
+    def buffers(self) -> list[BufferRef]:
+        """All buffers that kernels use, in order of first use."""
+        return [self.refs[number] for number, _ in self.form.used]
 
-@dataclass(slots=True)
-class _Template:
-    """A plan over stand-ins: those of the program's buffers, in order, and those of its own temporaries."""
+    @property
+    def fresh(self) -> set[BufferRef]:
+        """The buffers that have no bytes yet."""
+        return {self.refs[number] for number in self.form.fresh}
 
-    plan: Plan
-    refs: list[BufferRef]
-    temporaries: list[BufferRef]
+    @property
+    def steps(self) -> list[Stretch | Move]:
+        """What is done in order: kernels, compiled, and copies."""
+        return self.form.steps(len(self.numbers))
+
+    @cached_property
+    def kernels(self) -> list[PlannedKernel | Copy]:
+        """Kernels and copies, in order, with the buffers and numbers of the program."""
+        template, n = self.form.template, self.form.size
+        stand_ins = (*template.refs, *template.temporaries)
+        new = dict(zip(stand_ins, self.refs, strict=True))
+        starts = dict(zip(stand_ins, self.starts, strict=True))
+
+        def bound(kernel: PlannedKernel | Copy) -> PlannedKernel | Copy:
+            if isinstance(kernel, Copy):
+                view = view_at(kernel.view, n)
+                view = view._replace(offset=view.offset + starts[kernel.source])
+                return Copy(new[kernel.source], view, new[kernel.target])
+            slots: list[Slot] = []
+            for of, rest in kernel.slots:
+                if isinstance(of, BufferRef):
+                    slots.append((new[of], starts[of] + at(rest, n)))
+                elif isinstance(of, Hole):
+                    slots.append((of.of, self.numbers[of.number].bits))
+                else:
+                    slots.append((of, literal_at(of, rest, n)))
+            return replace(kernel, slots=tuple(slots), nbytes=at(kernel.nbytes, n), size=n)
+
+        return [bound(kernel) for kernel in template.kernels]
 
 
 @dataclass(slots=True)
 class _Sized:
     """A template at the nominal size, for sizes from `least` on at which no more views meet than there."""
 
-    template: _Template
+    template: Template
     fit: Fit
     apart: list[bool]
     least: int
@@ -97,7 +128,7 @@ class _Family:
     samples: deque[list[int]] = field(default_factory=lambda: deque(maxlen=MANY + 1))
     unserved: int = 0
 
-    def find(self, key: Key, numbers: list[int]) -> tuple[_Template, int] | None:
+    def find(self, key: Key, numbers: list[int]) -> tuple[Template, int] | None:
         """A template that serves a structure, and its size."""
         for served in self.sized:
             n = served.size(key, numbers)
@@ -111,7 +142,7 @@ class Plans:
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self.limit: Final = limit
-        self._known: Final[OrderedDict[Key, tuple[_Template, int, int]]] = OrderedDict()  # with size n, and values
+        self._known: Final[OrderedDict[Key, tuple[Key, Form, int]]] = OrderedDict()  # the key itself, and its values
         self._families: Final[OrderedDict[Skeleton, _Family]] = OrderedDict()
         self._size: int = 0
 
@@ -126,24 +157,26 @@ class Plans:
         structure = Structure(program)
         known = self._known.get(structure.key)
         if known is not None:
-            self._known.move_to_end(structure.key)
-            template, n, _ = known
+            key, form, _ = known
+            self._known.move_to_end(key)  # compared at once, since it is the one
         else:
             template, n = self._of_any_size(structure) or (_template(*stand_in(structure.key)), 0)
-            self._remember(structure, template, n)
-        made = _bound(template, structure, program, n)
-        debug.schedule(program, made.kernels)
+            form = Form(template, n)
+            self._remember(structure, form)
+        made = Plan(form, structure, program.keep)
+        if debug.watches_schedules():
+            debug.schedule(program, made.kernels)
         return made
 
-    def _remember(self, structure: Structure, template: _Template, n: int) -> None:
-        """Keep which plan serves a structure, unless that alone is too large."""
+    def _remember(self, structure: Structure, form: Form) -> None:
+        """Keep which form serves a structure, unless that alone is too large."""
         if structure.size <= self.limit // 8:
-            self._known[structure.key] = template, n, structure.size
+            self._known[structure.key] = structure.key, form, structure.size
             self._size += structure.size
             while self._size > self.limit:
                 self._size -= self._known.popitem(last=False)[1][2]
 
-    def _of_any_size(self, structure: Structure) -> tuple[_Template, int] | None:
+    def _of_any_size(self, structure: Structure) -> tuple[Template, int] | None:
         """The plan at the nominal size that serves a structure, and its size, once there were enough of its kind."""
         if structure.size > SIZED:
             return None
@@ -165,14 +198,14 @@ class Plans:
         return found
 
 
-def _template(program: Program, refs: list[BufferRef], *, nominal: bool = False) -> _Template:
+def _template(program: Program, refs: list[BufferRef], *, nominal: bool = False) -> Template:
     """A program over stand-ins planned.
 
     Raises: UnsizedError if it is at the nominal size and cannot be planned so.
     """
-    made = _plan(program, nominal=nominal)
+    made = _plan(program, refs, nominal=nominal)
     GlobalCounters.plan_count += 1
-    return _Template(made, refs, list(made.fresh.difference(refs)))
+    return made
 
 
 def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
@@ -190,14 +223,12 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
         except IntaglioError:
             continue  # a value does not exist at that size: it reaches past what it is cut from, say
         template = _template(program, refs, nominal=True)
-        loaded = template.plan.loaded
-        loaded.extend([None if isinstance(k, Copy) else load(k) for k in template.plan.kernels])
-        least = max((e.lowered.least for e in loaded if e is not None), default=0)
+        least = max((e.lowered.least for e in template.load() if e is not None), default=0)
         return [_Sized(template, found, separate, least)]
     return []
 
 
-def _plan(program: Program, *, nominal: bool) -> Plan:
+def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template:
     """The kernels of a program, made."""
     ordered = order(program)
     renamed: dict[BufferRef, BufferRef] = {}
@@ -206,7 +237,8 @@ def _plan(program: Program, *, nominal: bool) -> Plan:
         while home in ordered.renamed:
             home = ordered.renamed[home]
         renamed[ref] = home
-    statements = split(used(ordered.statements, set(renamed.values())), ordered.fresh)
+    kept = {*renamed.values(), *[output.ref for output in program.outputs]}
+    statements = split(used(ordered.statements, kept), ordered.fresh)
     if nominal:
         _no_products(statements)
     kernels: list[PlannedKernel | Copy] = []
@@ -218,9 +250,8 @@ def _plan(program: Program, *, nominal: bool) -> Plan:
             kernels.append(copy)
         else:
             kernels.append(sized(build(group)) if nominal else build(group))
-    buffers = list(dict.fromkeys(ref for kernel in kernels for ref in kernel.buffers))
-    lent = _lent(kernels, ordered.fresh, set(renamed.values()))
-    return Plan(kernels, renamed, ordered.fresh, buffers, lent, [])
+    lent = _lent(kernels, ordered.fresh, kept)
+    return Template(kernels, renamed, ordered.fresh, lent, refs, list(ordered.fresh.difference(refs)))
 
 
 def _no_products(statements: list[Statement]) -> None:
@@ -251,40 +282,6 @@ def _lent(
             if last[ref] == number and ref in fresh and ref not in kept:
                 idle.setdefault((ref.device, ref.nbytes), []).append(ref)
     return found
-
-
-def _bound(template: _Template, structure: Structure, program: Program, n: int) -> Plan:
-    """A template's plan over the buffers and numbers of a program; at size n if it is at the nominal size."""
-    old = template.plan
-    new = dict(zip(template.refs, structure.refs, strict=True))
-    starts = dict(zip(template.refs, structure.starts, strict=True))
-    for ref in template.temporaries:
-        new[ref], starts[ref] = BufferRef(at(ref.nbytes, n), ref.device), 0
-    numbers = structure.numbers
-    kernels: list[PlannedKernel | Copy] = []
-    for kernel in old.kernels:
-        if isinstance(kernel, Copy):
-            if starts[kernel.target]:
-                raise InternalError("engine: a copy into part of a buffer")
-            view = view_at(kernel.view, n)
-            view = view._replace(offset=view.offset + starts[kernel.source])
-            kernels.append(Copy(new[kernel.source], view, new[kernel.target]))
-            continue
-        slots: list[Slot] = []
-        for slot in kernel.slots:
-            of, rest = slot
-            if isinstance(of, BufferRef):
-                slot = new[of], starts[of] + at(rest, n)
-            elif isinstance(of, Hole):
-                slot = of.of, numbers[of.number].bits
-            elif n and of is dtypes.int64 and varies(value := int(of.from_bits(rest))):
-                slot = of, of.to_bits(at(value, n))
-            slots.append(slot)
-        kernels.append(replace(kernel, slots=tuple(slots), nbytes=at(kernel.nbytes, n), size=n))
-    renamed = {ref: ref for ref in program.keep}
-    renamed.update((new[a], new[b]) for a, b in old.renamed.items())
-    lent = {new[a]: new[b] for a, b in old.lent.items()}
-    return Plan(kernels, renamed, {new[r] for r in old.fresh}, [new[r] for r in old.buffers], lent, old.loaded)
 
 
 def _copy(statement: Statement) -> Copy | None:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import signal
 import threading
 import time
+from array import array
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config
 from intaglio.core.errors import InternalError
 from intaglio.core.locks import Level, across_forks
-from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import Device, device_of, load
+from intaglio.engine.devices import device_of
+from intaglio.engine.form import Move
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
-from intaglio.schedule.kernels import Copy, PlannedKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from intaglio.engine.devices import Executable
+    from intaglio.engine.form import Stretch
     from intaglio.engine.plan import Plan
 
 lock: Final = across_forks(threading.RLock(), Level.ENGINE)
+_swap: Final[Callable[[int, object], object]] = importlib.import_module("_signal").signal
+# what `signal.signal` calls, without its search for names of handlers, which takes longer than a small kernel
 
 
 # -- buffers
@@ -75,20 +77,25 @@ def buffer_of(ref: BufferRef) -> Buffer:
 # -- running
 
 
-@contextlib.contextmanager
-def _uninterrupted() -> Generator[None]:
-    """Hold Ctrl-C back until the block is done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pending: list[tuple[int, object]] = []
-    old = signal.signal(signal.SIGINT, lambda number, frame: pending.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, old)
-        if pending and callable(old):
-            old(*pending[0])  # pyright: ignore[reportArgumentType] -- the frame it was given
+class _Uninterrupted:
+    """A block during which Ctrl-C is held back: it is delivered at the end."""
+
+    __slots__ = ("_is_main", "_old", "_pending")
+
+    def __enter__(self) -> None:
+        self._is_main = threading.get_ident() == threading.main_thread().ident
+        self._pending: list[tuple[int, object]] = []
+        self._old = _swap(signal.SIGINT, self._wait) if self._is_main else None
+
+    def _wait(self, number: int, frame: object) -> None:
+        """Note a signal."""
+        self._pending.append((number, frame))
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_main:
+            _swap(signal.SIGINT, self._old)
+            if self._pending and callable(self._old):
+                self._old(*self._pending[0])
 
 
 def execute(made: Plan, committed: Callable[[], None]) -> None:
@@ -97,62 +104,53 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
     """
     with lock:
-        if not made.loaded:
-            made.loaded.extend([None if isinstance(k, Copy) else load(k) for k in made.kernels])  # all, or none
+        steps = made.steps
         memory = _allocate(made)
-        debug.prepare(made.kernels, made.loaded)
-        with _uninterrupted():
+        debug.prepare(made)
+        with _Uninterrupted():
             try:
-                _launch(made.kernels, made.loaded, memory)
+                _launch(made, steps, memory)
             finally:
-                for ref in made.fresh:
-                    ref.memory = memory.get(ref)
+                for number in made.form.fresh:
+                    made.refs[number].memory = memory[number]
             committed()
 
 
-def _allocate(made: Plan) -> dict[BufferRef, Buffer]:
-    """The bytes of every buffer of a plan."""
-    memory: dict[BufferRef, Buffer] = {}
-    for ref in made.buffers:
-        if ref not in made.fresh:
-            memory[ref] = buffer_of(ref)
-        elif ref in made.lent:
-            memory[ref] = memory[made.lent[ref]]
+def _allocate(made: Plan) -> list[Buffer | None]:
+    """The bytes of every buffer of a plan, by number; none for those that no kernel uses."""
+    form, refs = made.form, made.refs
+    memory: list[Buffer | None] = [None] * len(refs)
+    for number, source in form.used:
+        ref = refs[number]
+        if source is None:
+            memory[number] = buffer_of(ref)
+        elif source == number:
+            memory[number] = device_of(ref.device).allocate(ref.nbytes)
         else:
-            memory[ref] = device_of(ref.device).allocate(ref.nbytes)
+            memory[number] = memory[source]
     return memory
 
 
-def _launch(
-    kernels: Sequence[PlannedKernel | Copy], loaded: Sequence[Executable | None], memory: dict[BufferRef, Buffer]
-) -> None:
-    """Run kernels in order: those between two copies on one device by one call."""
-    run: list[tuple[PlannedKernel, Executable, list[int]]] = []
-    device: Device | None = None
-
-    def flush() -> None:
-        if run and device is not None:
-            started = time.perf_counter()
-            debug.launch(device, run)
-            GlobalCounters.run_seconds += time.perf_counter() - started
-            GlobalCounters.launch_count += 1
-            run.clear()
-
-    for kernel, executable in zip(kernels, loaded, strict=True):
-        if isinstance(kernel, Copy):
-            flush()
-            device_of(kernel.target.device).copy(memory[kernel.source], kernel.view, memory[kernel.target])
-            GlobalCounters.global_mem += 2 * kernel.view.nbytes
+def _launch(made: Plan, steps: Sequence[Stretch | Move], memory: Sequence[Buffer | None]) -> None:
+    """Run kernels and copies in order: the kernels of a stretch by one call."""
+    addresses = [
+        0 if buffer is None else buffer.address + start for buffer, start in zip(memory, made.starts, strict=True)
+    ]
+    words = [*addresses, *[number.bits for number in made.numbers], 0]
+    for step in steps:
+        if isinstance(step, Move):
+            source, target = memory[step.source], memory[step.target]
+            if source is None or target is None or made.starts[step.target]:
+                raise InternalError("engine: a copy into part of a buffer")
+            view = step.view._replace(offset=step.view.offset + made.starts[step.source])
+            device_of(made.refs[step.target].device).copy(source, view, target)
+            GlobalCounters.global_mem += 2 * view.nbytes
             continue
-        if executable is None:
-            raise InternalError("engine: a kernel was not compiled")
-        here = device_of(kernel.device)
-        if here is not device:
-            flush()
-            device = here
-        slots = [memory[of].address + rest if isinstance(of, BufferRef) else rest for of, rest in kernel.slots]
-        run.append((kernel, executable, slots))
-        GlobalCounters.kernel_count += 1
-        GlobalCounters.global_ops += at(executable.flops, kernel.size)
-        GlobalCounters.global_mem += kernel.nbytes
-    flush()
+        slots = array("Q", [words[place] + rest for place, rest in step.slots])
+        GlobalCounters.kernel_count += len(step.launches)
+        GlobalCounters.global_ops += step.flops
+        GlobalCounters.global_mem += step.nbytes
+        started = time.perf_counter()
+        debug.launch(made, step, slots)
+        GlobalCounters.run_seconds += time.perf_counter() - started
+        GlobalCounters.launch_count += 1

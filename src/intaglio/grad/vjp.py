@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import GradError
 from intaglio.ir.node import Node, toposort
 from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
+from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
-from intaglio.ops.movement import (
-    Expand,
-    Flip,
-    Pad,
-    Permute,
-    Reshape,
-    Shrink,
-    expand,
-    flip,
-    pad,
-    permute,
-    reshape,
-    shrink,
-)
-from intaglio.ops.reduce import Reduce, Scan, reduce, scan
+from intaglio.ops.movement import Movement, expand, flip, pad, permute, reshape, shrink
+from intaglio.ops.reduce import Reduce, Scan, reduce
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 Cotangents = list[Node | None]
 
@@ -35,30 +28,17 @@ def pull(node: Node, ct: Node) -> Cotangents:
     """
     op = node.op
     match op:
-        case Elementwise():
+        case Elementwise() | Movement() | Reduce() | Scan():
             given = op.vjp(ct, node, *node.src)
             return [None if g is None else _fit(g, s) for g, s in zip(given, node.src, strict=True)]
-        case Reshape():
-            return [reshape(ct, node.src[0].shape)]
-        case Permute(order=order):
-            return [permute(ct, tuple(order.index(a) for a in range(len(order))))]
-        case Expand():
-            return [_fit(ct, node.src[0])]
-        case Pad(pads=pads):
-            return [shrink(ct, tuple((a, a + n) for (a, _), n in zip(pads, node.src[0].shape, strict=True)))]
-        case Shrink(bounds=bounds):
-            return [pad(ct, tuple((a, n - b) for (a, b), n in zip(bounds, node.src[0].shape, strict=True)))]
-        case Flip(axes=axes):
-            return [flip(ct, axes)]
-        case Reduce(kind=kind, axes=axes):
-            return [_pull_reduce(node, kind, axes, ct)]
-        case Scan(kind=kind, axis=axis):
-            return [_pull_scan(node, kind, axis, ct)]
         case Take():
             x, *indices = node.src
             return [put("add", zeros_like(x), ct, *indices), *([None] * len(indices))]
         case Put(combine=combine):
             return _pull_put(node, combine, ct)
+        case Composite():
+            inside = pull_back(op.written_out(*node.src), ct, leaves=frozenset(node.src))
+            return [inside.pop(s, None) for s in node.src]  # to each once, where one is given twice
         case Window(view=view):
             x = node.src[0]
             if view.dtype is not x.dtype:
@@ -68,14 +48,16 @@ def pull(node: Node, ct: Node) -> Cotangents:
             return [None] * len(node.src)
 
 
-def pull_back(root: Node, ct: Node) -> dict[Node, Node]:
+def pull_back(root: Node, ct: Node, leaves: Container[Node] = ()) -> dict[Node, Node]:
     """The cotangents of the leaves of a graph, given that of its root; leaves that get none are left out.
 
+    Args:
+        leaves: Nodes that are leaves whatever their inputs.
     Raises: GradError if some op cannot be differentiated.
     """
     cts = {root: ct}
-    for node in reversed(toposort((root,), enter=lambda n: not isinstance(n.op, ops.Detach))):
-        if node not in cts or not node.src:
+    for node in reversed(toposort((root,), enter=lambda n: n not in leaves and not isinstance(n.op, ops.Detach))):
+        if node not in cts or not node.src or node in leaves:
             continue
         given = cts.pop(node)
         if isinstance(node.op, ops.Detach):
@@ -101,52 +83,6 @@ def _fit(ct: Node, x: Node) -> Node:
         return expand(ct, x.shape)
     axes = tuple(a for a, (m, n) in enumerate(zip(x.shape, ct.shape, strict=True)) if m != n)
     return reshape(reduce("sum", ct, axes), x.shape)
-
-
-def _kept(node: Node, x: Node, axes: tuple[int, ...]) -> Node:
-    """A reduced value repeated over the axes that went."""
-    return expand(reshape(node, tuple(1 if a in axes else n for a, n in enumerate(x.shape))), x.shape)
-
-
-def _pull_reduce(node: Node, kind: str, axes: tuple[int, ...], ct: Node) -> Node:
-    """A sum gives all the cotangent; an extreme shares it among equals; a product leaves each factor out in turn."""
-    (x,) = node.src
-    wide = _kept(ct, x, axes)
-    if kind == "sum":
-        return wide
-    if kind in ("max", "min"):
-        hit = ops.cast(ops.eq(x, _kept(node, x, axes)), x.dtype)
-        count = _kept(reduce("sum", hit, axes), x, axes)
-        return ops.div(ops.mul(wide, hit), count)
-    none = const(x.dtype, 0)
-    zero = ops.eq(x, none)
-    zeros = _kept(reduce("sum", ops.cast(zero, x.dtype), axes), x, axes)
-    rest = _kept(reduce("prod", ops.where(zero, const(x.dtype, 1), x), axes), x, axes)
-    others = ops.where(
-        ops.eq(zeros, none),
-        ops.div(_kept(node, x, axes), ops.where(zero, const(x.dtype, 1), x)),
-        ops.where(ops.and_(zero, ops.eq(zeros, const(x.dtype, 1))), rest, none),
-    )
-    return ops.mul(wide, others)
-
-
-def _pull_scan(node: Node, kind: str, axis: int, ct: Node) -> Node:
-    """A running sum gives each element the sum of the cotangents from it on; an extreme, to where it came from."""
-    (x,) = node.src
-    if kind == "sum":
-        return flip(scan("sum", flip(ct, (axis,)), axis), (axis,))
-    if kind == "prod":
-        total = flip(scan("sum", flip(ops.mul(ct, node), (axis,)), axis), (axis,))
-        return ops.div(total, x)
-    n = x.shape[axis]
-    place = expand(reshape(iota(n), tuple(n if a == axis else 1 for a in range(x.rank))), x.shape)
-    first = ops.where(ops.eq(x, node), place, const(dtypes.int64, -1))
-    source = scan("max", first, axis)
-    indices = [
-        source if a == axis else expand(reshape(iota(m), tuple(m if b == a else 1 for b in range(x.rank))), x.shape)
-        for a, m in enumerate(x.shape)
-    ]
-    return put("add", zeros_like(x), ct, *indices)
 
 
 def winners(shape: tuple[int, ...], indices: tuple[Node, ...]) -> Node:

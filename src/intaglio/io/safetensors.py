@@ -29,6 +29,8 @@ LARGEST_HEADER: Final = 100_000_000
 def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name, on the DISK device: none is read until it is moved, with `.to("CPU")`.
 
+    Args:
+        path: Where the file is.
     Raises: FileMissingError if there is no file; FileFormatError if it is truncated, or the header does not fit it.
     Examples:
         >>> import tempfile, pathlib
@@ -129,8 +131,18 @@ def safe_save(
 ) -> None:
     """Write tensors to a safetensors file. The old file, if there is one, is whole until the new one is.
 
+    Args:
+        tensors: What to write, by name. It is computed, and moved to the CPU.
+        path: Where the file goes.
+        metadata: Text by name for the file's header.
     Raises: FileFormatError if a value is no tensor, a name is the format's own or metadata are no text, or the file
         cannot be written.
+    Examples:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "weights.safetensors"
+        >>> safe_save({"w": Tensor([1.0, 2.0])}, file, {"made by": "hand"})
+        >>> list(safe_load(file))
+        ['w']
     """
     if not isinstance(tensors, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- what callers give
         raise FileFormatError(

@@ -9,11 +9,11 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import toposort
 
 if TYPE_CHECKING:
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node, Op
 
 Number: TypeAlias = int | float | bool
@@ -90,8 +90,9 @@ class _Machine:
                 case "if":
                     if not self.value(node.src[0]):
                         place = ends[place]
+                        self.finish(code[place], [self.value(s) for s in node.src[1:]])
                 case "end_if":
-                    pass
+                    self.finish(node, [self.value(s) for s in node.src[1:]])
                 case "store":
                     self.store(node)
                 case _:
@@ -99,7 +100,7 @@ class _Machine:
             place += 1
 
     def finish(self, end: Node, values: list[Value]) -> None:
-        """Keep the carried values of a loop that is over."""
+        """Keep the values of a loop or condition that is over."""
         self.carried[end] = values
 
     def whole(self, node: Node) -> int:
@@ -139,7 +140,7 @@ class _Machine:
             case "expand":
                 return _spread(self.value(node.src[0]), node.shape)
             case "across":
-                return self.across(node, _field(op, "kind"))
+                return self.across(node)
             case "interleave":
                 return self.interleave(node, second=_field(op, "second"))
             case _:
@@ -166,14 +167,15 @@ class _Machine:
         evaluate: Evaluate = _field(node.op, "evaluate")
         return node.dtype.wrap(evaluate(*values))
 
-    def across(self, node: Node, kind: str) -> Number:
+    def across(self, node: Node) -> Number:
         """Lanes combined by halves."""
         lanes = self.value(node.src[0])
+        evaluate: Evaluate = _field(node.op, "evaluate")
         if not isinstance(lanes, list):
             raise InternalError("interpret: across a scalar")
         while len(lanes) > 1:
             half = len(lanes) // 2
-            lanes = [_combine(kind, node.dtype, a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+            lanes = [node.dtype.wrap(evaluate(a, b)) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
         return lanes[0]
 
     def interleave(self, node: Node, *, second: bool) -> Value:
@@ -234,19 +236,6 @@ class _Machine:
 def _spread(value: Value, shape: tuple[int, ...]) -> Value:
     """A number in every lane."""
     return [value] * shape[0] if shape and not isinstance(value, list) else value
-
-
-def _combine(kind: str, dtype: DType, a: Number, b: Number) -> Number:
-    """Two values of a reduction."""
-    match kind:
-        case "sum":
-            return dtype.wrap(a + b) if dtype is not dtypes.bool else a or b
-        case "prod":
-            return dtype.wrap(a * b)
-        case "max":
-            return a if a != a or a > b else b
-        case _:
-            return a if a != a or a < b else b
 
 
 def _matching(code: Sequence[Node]) -> dict[int, int]:

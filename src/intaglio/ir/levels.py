@@ -60,6 +60,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "pad": (_T, _K),
     "shrink": (_T, _K),
     "flip": (_T, _K),
+    "matmul": (_T,),
     "reduce": (_T, _K),
     "scan": (_T, _K),
     "fold": (_P,),

@@ -99,6 +99,7 @@ class _Entry(weakref.ref[Node]):
     key: Hashable
 
 
+_new: Final = object.__new__
 _table: Final[dict[Hashable, _Entry]] = {}
 _dead: Final[deque[_Entry]] = deque()
 _bury: Final[Callable[[_Entry], None]] = _dead.append  # a finalizer only pushes to a queue
@@ -142,7 +143,7 @@ def make_under(key: Hashable, op: Op) -> Node:
 
 def _add(key: Hashable, op: Op, src: tuple[Node, ...]) -> Node:
     """A new node, or one that another thread has made in the meantime."""
-    node = Node.__new__(Node)
+    node = _new(Node)
     node.op = op
     node.src = src
     node.dtype, node.shape = op.infer(*src)

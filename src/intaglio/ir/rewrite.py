@@ -35,7 +35,7 @@ class _Run:
     """One pass over a graph."""
 
     def __init__(self, rules: Ruleset, table: MatchTable) -> None:
-        self.by_op: Final = rules.by_op
+        self.rules: Final = rules
         self.table: Final = table
         self.timed: Final = bool(config.track_match_stats)
         self.counts: Final[dict[Rule, MatchStats]] = {}
@@ -86,7 +86,7 @@ class _Run:
 
     def try_rules(self, node: Node) -> Node | None:
         """What the first rule that holds makes of a node."""
-        for rule in self.by_op.get(type(node.op), ()):
+        for rule in self.rules.of(node):
             stats = self.stats(rule)
             stats.tries += 1
             started = time.perf_counter() if self.timed else 0.0

@@ -79,13 +79,15 @@ def _form(variables: tuple[Node, ...], before: Node, after: Node, guard: Node | 
 
 
 class Rule:
-    """One named rewrite."""
+    """One named rewrite, of nodes whose operands have a dtype of its domain (any, if there is none)."""
 
-    def __init__(self, ruleset: str, name: str, doc: str, place: str) -> None:
+    def __init__(self, ruleset: str, body: Body | Python, domain: tuple[DType, ...]) -> None:
+        code = body.__code__
         self.ruleset: Final = ruleset
-        self.name: Final = name
-        self.doc: Final = doc
-        self.place: Final = place
+        self.name: Final = body.__name__
+        self.doc: Final = inspect.getdoc(body) or ""
+        self.place: Final = f"{code.co_filename}:{code.co_firstlineno}"
+        self.domain: Final = domain
 
     def __repr__(self) -> str:
         return f"{self.name} ({self.place})"
@@ -99,12 +101,8 @@ class PatternRule(Rule):
     """A rule given as (before, after[, guard]) over variables."""
 
     def __init__(self, ruleset: str, body: Body, domain: tuple[DType, ...], unproven: str) -> None:
-        code = body.__code__
-        super().__init__(
-            ruleset, body.__name__, inspect.getdoc(body) or "", f"{code.co_filename}:{code.co_firstlineno}"
-        )
+        super().__init__(ruleset, body, domain)
         self.body: Final = body
-        self.domain: Final = domain
         self.unproven: Final = unproven
         self._forms: Final[dict[DType, Form]] = {}
 
@@ -117,8 +115,9 @@ class PatternRule(Rule):
 
     def _make(self, dtype: DType) -> Form:
         """Call the rule on variables."""
+        code = self.body.__code__
         variables: list[Node] = []
-        for place, name in enumerate(inspect.signature(self.body).parameters):
+        for place, name in enumerate(code.co_varnames[: code.co_argcount]):
             kind = str(self.body.__annotations__.get(name, "Node"))
             of = dtypes.bool if kind == "Flag" else dtype
             variables.append(make(Variable(place, of, kind == "Lit")))
@@ -127,10 +126,8 @@ class PatternRule(Rule):
 
     def apply(self, node: Node) -> Node | None:
         """Match the pattern, check the guard, build the replacement."""
-        if not node.src:
-            return None
-        dtype = node.src[-1].dtype  # of the operands, also where the result is bool
-        if dtype not in self.domain:
+        dtype = operand_dtype(node)
+        if not node.src or dtype not in self.domain:
             return None
         form = self.form(dtype)
         if form.twins and node.src[0] is not node.src[1]:
@@ -147,11 +144,8 @@ class PatternRule(Rule):
 class PythonRule(Rule):
     """A rule written out in Python."""
 
-    def __init__(self, ruleset: str, body: Python) -> None:
-        code = body.__code__
-        super().__init__(
-            ruleset, body.__name__, inspect.getdoc(body) or "", f"{code.co_filename}:{code.co_firstlineno}"
-        )
+    def __init__(self, ruleset: str, body: Python, domain: tuple[DType, ...]) -> None:
+        super().__init__(ruleset, body, domain)
         self.body: Final = body
 
     def apply(self, node: Node) -> Node | None:
@@ -159,14 +153,20 @@ class PythonRule(Rule):
         return self.body(node)
 
 
+def operand_dtype(node: Node) -> DType:
+    """The dtype of a node's operands, also where the result is bool; of a node without operands, its own."""
+    return node.src[-1].dtype if node.src else node.dtype
+
+
 class Ruleset:
-    """Rules of one topic, found by the class of the op at a pattern's root."""
+    """Rules of one topic, found by the class of the op at a pattern's root and the dtype of its operands."""
 
     def __init__(self, name: str, domain: Iterable[DType] = ()) -> None:
         self.name: Final = name
         self.domain: Final = tuple(domain)
         self.rules: Final[list[Rule]] = []
         self.by_op: Final[dict[type[Op], list[Rule]]] = {}
+        self._found: Final[dict[tuple[type[Op], DType], list[Rule]]] = {}
 
     def rule(self, body: Body) -> Body:
         """Add a rule that is proven by the tests for all integers."""
@@ -186,12 +186,21 @@ class Ruleset:
         """Add a rule in Python for nodes of these ops."""
 
         def add(body: Python) -> Python:
-            made = PythonRule(self.name, body)
+            made = PythonRule(self.name, body, self.domain)
             for kind in kinds:
                 self._add(kind, made)
             return body
 
         return add
+
+    def of(self, node: Node) -> list[Rule]:
+        """The rules that may hold at a node."""
+        key = (type(node.op), operand_dtype(node))
+        found = self._found.get(key)
+        if found is None:
+            rules = self.by_op.get(key[0], ())
+            found = self._found[key] = [r for r in rules if not r.domain or key[1] in r.domain]
+        return found
 
     def _add(self, kind: type[Op], rule: Rule) -> None:
         """Enter a rule under an op; names are unique in a ruleset."""
@@ -200,6 +209,7 @@ class Ruleset:
         if rule not in self.rules:
             self.rules.append(rule)
         self.by_op.setdefault(kind, []).append(rule)
+        self._found.clear()
 
     def __add__(self, other: Ruleset) -> Ruleset:
         """Both, this one's rules first."""
@@ -253,7 +263,8 @@ def _number(folded: Node, bound: Bound) -> Any:
 
 def constant(dtype: DType, value: Number) -> Node:
     """A number as a node."""
-    return make(Op.registry["const"](dtype, dtype.to_bits(dtype.wrap(value))))  # pyright: ignore[reportCallIssue]
+    bits = dtype.to_bits(dtype.wrap(value))
+    return make(Op.registry["const"](dtype, bits))  # pyright: ignore[reportCallIssue] -- it is declared above this layer
 
 
 def instantiate(template: Node, bound: Bound) -> Node:

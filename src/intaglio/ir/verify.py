@@ -133,12 +133,13 @@ class _Code:
                 self.begin_loop(node)
             case "end_loop":
                 self.close(node, "loop")
-                self.end_loop(node)
+                self.same_types(node, node.src[0].src[3:])
             case "if":
                 self.scalar(node, node.src, 1, dtypes.bool)
                 self.begin(node)
             case "end_if":
                 self.close(node, "if")
+                self.same_types(node, node.src[0].src[1:])
             case "load":
                 self.load(node)
             case "store":
@@ -183,10 +184,10 @@ class _Code:
             self.fail(node, "the loop carries no such value")
 
     def final(self, user: Node, node: Node) -> None:
-        """A final value is named where its loop has ended, in a scope around the loop."""
+        """A final value is named where its loop or condition has ended, in a scope around it."""
         end = node.src[0]
         if not any(end in scope for scope in self.scopes):
-            self.fail(user, f"`{line(node)}` is used before its loop has ended, or after its scope has")
+            self.fail(user, f"`{line(node)}` is used before its loop or condition has ended, or after its scope has")
         if not 0 <= int(getattr(node.op, "k", -1)) < len(end.src) - 1:
             self.fail(node, "the loop carries no such value")
 
@@ -226,12 +227,11 @@ class _Code:
         self.opened.discard(self.open.pop())
         self.scopes.pop()
 
-    def end_loop(self, node: Node) -> None:
-        """The next values are as many as the loop carries, and of their types; then finals may be named."""
-        loop, following = node.src[0], node.src[1:]
-        inits = loop.src[3:]
+    def same_types(self, node: Node, inits: tuple[Node, ...]) -> None:
+        """An end gives as many values as its loop or condition began with, of their types; then finals may be named."""
+        start, *following = node.src
         if len(inits) != len(following):
-            self.fail(node, f"the loop carries {len(inits)} values, its end gives {len(following)}")
+            self.fail(node, f"the {start.op.name} carries {len(inits)} values, its end gives {len(following)}")
         for init, value in zip(inits, following, strict=True):
             if init.dtype is not value.dtype or init.shape != value.shape:
                 self.fail(

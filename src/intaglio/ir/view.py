@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from intaglio.core.dtypes import DType, dtypes
@@ -21,12 +22,7 @@ class View(NamedTuple):
     @staticmethod
     def contiguous(dtype: DType, shape: Ints, offset: int = 0) -> View:
         """The row-major view of a shape."""
-        strides: list[int] = []
-        step = dtype.itemsize
-        for extent in reversed(shape):
-            strides.append(step)
-            step *= max(extent, 1)
-        return View(dtype, shape, tuple(reversed(strides)), offset)
+        return _contiguous(dtype, shape, offset)
 
     @property
     def size(self) -> int:
@@ -39,7 +35,7 @@ class View(NamedTuple):
     @property
     def nbytes(self) -> int:
         """The bytes of its elements."""
-        return self.size * self.dtype.itemsize
+        return _nbytes(self)
 
     @property
     def rank(self) -> int:
@@ -257,10 +253,6 @@ class View(NamedTuple):
                 return False
         return left == 0 and not theirs
 
-    def same_region(self, other: View) -> bool:
-        """Whether both select the same bytes, where that is plain to see (False is the safe answer)."""
-        return self.covers(other) and other.covers(self)
-
     def covers_whole(self, nbytes: int) -> bool:
         """Whether it selects every byte of a storage of that size."""
         return self.nbytes == nbytes and self.byte_bounds() == (0, nbytes) and not self.has_internal_overlap()
@@ -352,3 +344,20 @@ def _collides(axes: list[tuple[int, int, int]], itemsize: int) -> bool:
         if sum_hits(terms, -start - itemsize + 1, -start + itemsize - 1):
             return True
     return False
+
+
+@lru_cache(maxsize=4096)
+def _contiguous(dtype: DType, shape: Ints, offset: int) -> View:
+    """The row-major view of a shape."""
+    strides: list[int] = []
+    step = dtype.itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return View(dtype, shape, tuple(reversed(strides)), offset)
+
+
+@lru_cache(maxsize=4096)
+def _nbytes(view: View) -> int:
+    """The bytes of a view's elements."""
+    return view.size * view.dtype.itemsize

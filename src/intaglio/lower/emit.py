@@ -7,21 +7,22 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.dtypes import DType, dtypes
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, toposort, walk
+from intaglio.lower.binding import Binding as Binding
+from intaglio.lower.binding import Instance as Instance
 from intaglio.lower.index import Index, Terms, number
+from intaglio.lower.positions import emit_position, position_of
 from intaglio.ops.elementwise import (
     ADD,
-    MAXIMUM,
-    MINIMUM,
-    MUL,
     Elementwise,
     Eq,
     Le,
     Lt,
     Mul,
     Ne,
+    Rarely,
     add,
     and_,
     floor_div,
@@ -29,36 +30,23 @@ from intaglio.ops.elementwise import (
     lt,
     minimum,
     mul,
+    or_,
     where,
 )
 from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
-from intaglio.ops.reduce import Across, Dot, Fold
+from intaglio.ops.reduce import COMBINES, Across, Dot, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.core.target import Target
+    from intaglio.lower.positions import Position
 
-COMBINE: Final = {"sum": ADD, "prod": MUL, "max": MAXIMUM, "min": MINIMUM}
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
 BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
-Instance = dict[Node, int]
-
-
-def identity(kind: str, dtype: DType) -> Node:
-    """What a reduction starts from."""
-    match kind:
-        case "sum":
-            return const(dtype, 0)
-        case "prod":
-            return const(dtype, 1)
-        case "max":
-            return const(dtype, dtype.min)
-        case _:
-            return const(dtype, dtype.max)
 
 
 @dataclass(slots=True)
@@ -68,17 +56,6 @@ class Frame:
     code: list[Node] = field(default_factory=list)
     have: set[Node] = field(default_factory=set)
     memo: dict[tuple[Node, tuple[tuple[int, int], ...]], Node] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Binding:
-    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `mask` bounds the last."""
-
-    frame: int
-    base: Node
-    instances: int = 1
-    lanes: int = 0
-    bound: Node | None = None  # lanes at or past it are masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +201,17 @@ class Emitter:
 
     def store(self, pointer: Node, place: Node, value: Node, instance: Instance) -> None:
         """Store one instance of a value, masked by the loop's tail."""
+        self.effect(self.storing(pointer, place, value, instance))
+
+    def storing(self, pointer: Node, place: Node, value: Node, instance: Instance) -> Node:
+        """The store of one instance of a value, all it needs being written."""
         index, along = self.address(place, instance)
         v = along if along is not None else self.vector(self.mask(place))
         lanes = self.bound[v].lanes if v is not None else 0
         if lanes and not value.shape:
             value = self.put(len(self.frames) - 1, expand(value, (lanes,)))
         tail = self.tail(v, instance) if v is not None else None
-        self.effect(make(STORE, pointer, index, value, *(() if tail is None else (tail,))))
+        return make(STORE, pointer, index, value, *(() if tail is None else (tail,)))
 
     # -- values
 
@@ -244,9 +225,11 @@ class Emitter:
         order = self._orders.get(roots)
         if order is None:
             self.mask(root)  # of all nodes below at once
-            order = self._orders[roots] = toposort(roots, enter=lambda n: not isinstance(n.op, (Fold, Load)))
+            order = self._orders[roots] = usual(roots, enter=lambda n: not isinstance(n.op, (Fold, Load)))
         values = [root] * len(instances)
         for node in order:
+            if isinstance(node.op, Rarely):
+                self._rarely(node, instances)
             values = [self._one(node, instance) for instance in instances]
         return values
 
@@ -254,23 +237,34 @@ class Emitter:
         """A value that has been computed."""
         if isinstance(node.op, (Const, Arg, Param, Local)):
             return node
+        found = self._found(node, instance)
+        if found is None:
+            raise InternalError(f"lower: {node.op.name} is used before it is computed")
+        return found
+
+    def _found(self, node: Node, instance: Instance) -> Node | None:
+        """A value if it has been computed: in a frame between the outermost that may have it and this condition's."""
         mask = self.mask(node)
         key = (node, self._key(mask, instance))
-        found = self.frames[self._outermost(mask)].memo.get(key)
-        return self.frames[self.level(mask)].memo[key] if found is None else found
+        outermost = self._outermost(mask)
+        for frame in self.frames[outermost : max(outermost, self.guard) + 1]:
+            found = frame.memo.get(key)
+            if found is not None:
+                return found
+        return None
 
     def _one(self, node: Node, instance: Instance) -> Node:
         """Have one node computed, its inputs being known."""
         op = node.op
         if isinstance(op, (Const, Arg, Param, Local)):
             return node
+        found = self._found(node, instance)
+        if found is not None:
+            return found
         mask = self.mask(node)
         level = self.level(mask)
         key = (node, self._key(mask, instance))
         frame = self.frames[level]
-        found = self.frames[self._outermost(mask)].memo.get(key) or frame.memo.get(key)
-        if found is not None:
-            return found
         match op:
             case Range():
                 value = self._range(node, instance)
@@ -287,6 +281,40 @@ class Emitter:
                 raise InternalError(f"lower: {op.name} in a scalar expression")
         frame.memo[key] = value
         return value
+
+    def _rarely(self, node: Node, instances: list[Instance]) -> None:
+        """Have a value computed, what is rare of it under one condition for all of the instances."""
+        missing = {self._key(self.mask(node), i): i for i in instances if self._found(node, i) is None}
+        if not missing:
+            return
+        mask = self.mask(node)
+        level = self.level(mask)
+        condition, x, y = node.src
+        frames, self.frames = self.frames, self.frames[: level + 1]
+        conditions = [self._known(condition, i) for i in missing.values()]
+        some = conditions[0]
+        for other in conditions[1:]:
+            some = self.put(level, or_(some, other))
+        if some.shape:
+            some = self.put(level, make(Across("max"), some))
+        self.frames.append(Frame())
+        around, self.guard = self.guard, level + 1
+        values = self.emit_all(x, list(missing.values()))
+        usually = [self._known(y, i) for i in missing.values()]
+        chosen = [
+            value if test is some and value.shape == other.shape else self.put(level + 1, where(test, value, other))
+            for test, value, other in zip(conditions, values, usually, strict=True)
+        ]
+        self.guard = around
+        code = self.frames.pop().code
+        if any(c.shape != u.shape for c, u in zip(chosen, usually, strict=True)):
+            usually = [_splat(self, level, u, () if u.shape else c.shape) for u, c in zip(usually, chosen, strict=True)]
+        start = make(If(next(self._numbers)), some, *usually)
+        end = make(END_IF, start, *chosen)
+        frame = self.frames[level]
+        frame.code += [start, *code, end]
+        frame.memo.update({(node, key): make(FinalValue(k), end) for k, key in enumerate(missing)})
+        self.frames = frames
 
     def _range(self, r: Node, instance: Instance) -> Node:
         """The value of a range: a counter, or a vector of neighbours."""
@@ -415,11 +443,15 @@ class Emitter:
         frames, self.frames = self.frames, self.frames[: level + 1]
         hidden = {r: self.bound.pop(r) for r in list(self.bound) if self.bound[r].frame > level}
         body, ranges = node.src[0], list(node.src[1:])
-        if outer is None:
+        position = position_of(node) if outer is None and len(instances) == 1 else None
+        found = self._position(position, instances[0]) if position is not None else None
+        if found is not None:
+            values = [found]
+        elif outer is None:
             values = self._fold_along(op.kind, body, ranges, instances)
         else:
             shape = (self.bound[outer].lanes,)
-            start = identity(op.kind, node.dtype)
+            start = COMBINES[op.kind].identity(node.dtype)
             inits = [_splat(self, level, start, shape)] * len(instances)
             values = self._fold_loops(op.kind, body, ranges, instances, inits)
         self.bound.update(hidden)
@@ -427,6 +459,16 @@ class Emitter:
         frame = self.frames[level]
         for instance, value in zip(instances, values, strict=True):
             frame.memo[node, self._key(mask, instance)] = value
+
+    def _position(self, position: Position, instance: Instance) -> Node | None:
+        """The position of an extreme, which is known as well then; None where it was known before."""
+        best = position.best
+        start = COMBINES[position.kind].identity(best.dtype)
+        found = None if self._found(best, instance) is not None else emit_position(self, position, start, instance)
+        if found is None:
+            return None
+        self.frames[-1].memo[best, self._key(self.mask(best), instance)] = found[1]
+        return found[0]
 
     def _fold_loops(
         self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], inits: list[Node]
@@ -459,21 +501,21 @@ class Emitter:
         if isinstance(body.op, Dot):
             x, y = (self.emit(s, instance) for s in body.src[:2])
             return self.put(level, make(body.op, x, y, accumulator))
-        return self.put(level, make(COMBINE[kind], accumulator, self.emit(body, instance)))
+        return self.put(level, make(COMBINES[kind].op, accumulator, self.emit(body, instance)))
 
     def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:
         """A reduction with no vector around it: its own best range is the vector."""
         v = self._along(body, ranges)
         dtype = body.dtype
         if v is None:
-            return self._fold_loops(kind, body, ranges, instances, [identity(kind, dtype)] * len(instances))
+            return self._fold_loops(kind, body, ranges, instances, [COMBINES[kind].identity(dtype)] * len(instances))
         others = [r for r in ranges if r is not v]
         lanes = self.lanes_of(body)
         extent = self.index.affine(v.src[0])[0]
         count = ACCUMULATORS if len(instances) == 1 else 1
         while count > 1 and extent < lanes * count:
             count //= 2
-        start = _splat(self, len(self.frames) - 1, identity(kind, dtype), (lanes,))
+        start = _splat(self, len(self.frames) - 1, COMBINES[kind].identity(dtype), (lanes,))
         inits = [start] * (count * len(instances))
 
         def nest(outer: list[Node], accumulators: list[Node]) -> list[Node]:
@@ -499,7 +541,7 @@ class Emitter:
         for place in range(len(instances)):
             own = accumulators[place * count : (place + 1) * count]
             while len(own) > 1:
-                own = [self.put(level, make(COMBINE[kind], a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
+                own = [self.put(level, make(COMBINES[kind].op, a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
             values.append(self.put(level, make(Across(kind), own[0])))
         return values
 
@@ -666,10 +708,26 @@ class Emitter:
     def lanes_of(self, body: Node) -> int:
         """How many lanes suit the widest number in an expression (indices and their comparisons apart)."""
         widest = 1
-        for node in toposort((body,), enter=lambda n: not isinstance(n.op, (Load, Range)) and not _compares_places(n)):
+        for node in usual((body,), enter=lambda n: not isinstance(n.op, (Load, Range)) and not _compares_places(n)):
             if not isinstance(node.op, Range) and not (node.dtype is dtypes.int64 and isinstance(node.op, Const)):
                 widest = max(widest, node.dtype.itemsize)
         return max(1, self.target.vector_bytes // widest)
+
+
+def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True) -> list[Node]:
+    """Every node that the roots usually need, inputs before users; `enter` says whether to go into one's inputs."""
+    order: dict[Node, None] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order[node] = None
+        elif node not in order:
+            stack.append((node, True))
+            if enter(node):
+                needed = (node.src[0], node.src[2]) if isinstance(node.op, Rarely) else node.src
+                stack.extend((s, False) for s in reversed(needed) if s not in order)
+    return list(order)
 
 
 def _compares_places(node: Node) -> bool:

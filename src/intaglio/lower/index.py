@@ -109,18 +109,44 @@ class Index:
         return total
 
     def _reunite(self, constant: int, terms: Terms) -> tuple[int, Terms]:
-        """Merge a quotient and the remainder of one division."""
-        for term, coefficient in terms.items():
-            if isinstance(term.op, Mod):
-                x, d = term.src
-                width, rest = self.affine(d)
-                if rest:
-                    continue
-                quotient = floor_div(x, d)
-                if quotient in terms and terms[quotient] == self.times(coefficient, width):
-                    left = {t: c for t, c in terms.items() if t is not term and t is not quotient}
-                    return self._reunite(*_join((constant, left), self._scaled(self.affine(x), coefficient), 1))
+        """Merge remainders with what stands above them."""
+        for low, c in terms.items():
+            d = self._divisor(low) if isinstance(low.op, Mod) else None
+            if d is None:
+                continue
+            scale = self.times(c, d)
+            for high, coefficient in terms.items():
+                joined = self._joined(high, low, d) if coefficient == scale and high is not low else None
+                if joined is not None:
+                    left = {t: k for t, k in terms.items() if t is not low and t is not high}
+                    return self._reunite(*_join((constant, left), self._scaled(joined, c), 1))
         return constant, terms
+
+    def _joined(self, high: Node, low: Node, d: int) -> tuple[int, Terms] | None:
+        """high * d + low with less division, where low is a remainder by d; None where there is no such form.
+
+        x // d * d + x % d is x; (x // d + k) % e * d + x % d is (x + k d) % (d e).
+        """
+        x = low.src[0]
+        if isinstance(high.op, FloorDiv):
+            same = high.src == low.src or (not self.sized and high is self.div(x, d))
+            return self.affine(x) if same else None
+        outer = self._divisor(high) if isinstance(high.op, Mod) and not self.sized else None
+        if outer is None:
+            return None
+        constant, terms = self.affine(high.src[0])
+        for above, coefficient in terms.items():
+            if coefficient == 1 and isinstance(above.op, FloorDiv):
+                digits = self._joined(above, low, d)
+                if digits is not None:
+                    others = constant, {t: k for t, k in terms.items() if t is not above}
+                    return self.affine(self.mod(self.build(*_join(self._scaled(others, d), digits, 1)), d * outer))
+        return None
+
+    def _divisor(self, node: Node) -> int | None:
+        """The integer that a quotient or remainder is by."""
+        constant, terms = self.affine(node.src[1])
+        return None if terms or (not self.sized and constant <= 0) else constant
 
     def add(self, x: Node, y: Node) -> Node:
         """x + y."""
@@ -199,11 +225,28 @@ class Index:
         """x % d, not negative."""
         if d == 1:
             return number(0)
-        _, rest = self._split(x, d)
+        _, rest = self._split(self._without_remainders(x, d), d)
         known = self.quotient(rest, d)
         if known is not None:
             return self.add(rest, self.number(self.times(-known, d)))
         return mod(rest, self.number(d))
+
+    def _without_remainders(self, x: Node, d: int) -> Node:
+        """A value that is x modulo d: y % m * c is y * c there, where d divides m c."""
+        constant, terms = self.affine(x)
+        inner = next((t for t, c in terms.items() if self._is_idle(t, c, d)), None)
+        while inner is not None:
+            left = {t: c for t, c in terms.items() if t is not inner}
+            constant, terms = _join((constant, left), self._scaled(self.affine(inner.src[0]), terms[inner]), 1)
+            x = self.build(constant, terms)
+            constant, terms = self.affine(x)
+            inner = next((t for t, c in terms.items() if self._is_idle(t, c, d)), None)
+        return x
+
+    def _is_idle(self, term: Node, c: int, d: int) -> bool:
+        """Whether c times a term is the same modulo d without the remainder that the term is."""
+        m = self._divisor(term) if isinstance(term.op, Mod) and not self.sized else None
+        return m is not None and c * m % d == 0
 
     def _nested(self, inner: Node, d: int) -> int | None:
         """The divisor that stands for dividing first as `inner` does, then by d."""

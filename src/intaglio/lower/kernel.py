@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -15,10 +16,12 @@ from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import COMBINE, Binding, Emitter, Instance, identity
+from intaglio.lower.emit import Binding, Emitter, Instance, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
+from intaglio.lower.parts import Part, Parts, nest
+from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
@@ -29,10 +32,11 @@ from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape, expand
-from intaglio.ops.reduce import Fold, Scan
-from intaglio.ops.transcendental import number as _number  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
+from intaglio.ops.reduce import COMBINES, Fold, Reduce, Scan
+from intaglio.ops.transcendental import FORMS as _FORMS  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
+from intaglio.rules.integers import integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from intaglio.core.target import Target
 
 PANEL: Final = 32  # columns of a packed factor that lie together
+LINE: Final = 64  # bytes of a line of memory
 TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
@@ -47,8 +52,9 @@ UNROLL: Final = 2  # vectors at once in elementwise loops
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
+FAR: Final = 1 << 23  # bytes of a result from which it goes past the caches: soon they would hold none of it
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
-EXACT: Final = choices + logic + floats + casts  # not integers: indices keep the form that Index knows
+EXACT: Final = choices + logic + integers + floats + casts
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +106,25 @@ class _Kernel:
         self.work: int = 1
         self.folds: bool = False
         self.kind: str = "E"
+        self.part: Part | None = None
         self.sizes: list[int] = []
+        self.alone: Final = _only_stored(self.ast)
+        self.past: Final[set[int]] = set()
         self.over: Final[dict[Node, Node]] = {}  # scratch -> that whose bytes it takes
 
     def run(self) -> Lowered:
         """Lower every statement."""
         statements = list(self.ast.src)
         groups = self._grouped(statements)
-        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, Rows)) and not self.index.sized
+        split = len(groups) == 1 and isinstance(groups[0][0].op, (Store, StoreAt, Rows, For)) and not self.index.sized
         for group in groups:
             self._statement(group, split=split)
         name = f"{self.kind}_{'_'.join(self.index.spelled(n) for n in self.sizes[:6]) or '1'}" + (
             f"_n{len(statements)}" if len(statements) > 1 else ""
         )
         code = self.emitter.frames[0].code
-        linear = make(Linear(name), *(substitute(code, self.over) if self.over else code))
-        flops = sum(_work(n) for n in walk(statements) if not n.op.__class__.__name__.startswith("For"))
+        linear = make(Linear(name, tuple(sorted(self.past))), *(substitute(code, self.over) if self.over else code))
+        flops = sum(_work(n) for n in walk(statements))
         return Lowered(linear, name, self.loops.chunks, self.loops.chunks > 1, flops)
 
     def _grouped(self, statements: Sequence[Node]) -> list[list[Node]]:
@@ -155,7 +164,9 @@ class _Kernel:
                 else:
                     self._stores(group, split=split)
             case StoreAt(combine=combine):
-                self._store_at(node, combine)
+                self._store_at(node, combine, split=split)
+            case For(free=True):
+                self._for_parts(node, split=split)
             case For():
                 self._for(node)
             case Rows(lead=lead):
@@ -170,9 +181,10 @@ class _Kernel:
 
     # -- sequential statements
 
-    def _for(self, node: Node) -> None:
-        """A sequential loop of statements."""
+    def _for(self, node: Node, part: Part | None = None) -> None:
+        """A sequential loop of statements, or a part of their first axis."""
         self.kind = "s"
+        self.part = part
         r, *body = node.src
         emitter = self.emitter
         bit = emitter.bit(r)
@@ -186,6 +198,17 @@ class _Kernel:
         emitter.pinned |= bit
         emitter.loop(number(0), r.src[0], 1, (), run, lambda frame, counter: (r, Binding(frame, counter)))
         emitter.pinned &= ~bit
+        self.part = None
+
+    def _for_parts(self, node: Node, *, split: bool) -> None:
+        """A sequential loop of statements, one part of their first axis after the other."""
+        size = len(self.sizes)
+
+        def run(part: Part | None) -> None:
+            del self.sizes[size:]
+            self._for(node, part)
+
+        Parts(self.loops, node, run).run(split=split)
 
     def _switch(self, node: Node) -> None:
         """One of several blocks."""
@@ -201,8 +224,12 @@ class _Kernel:
 
             self.emitter.when(chosen, run)
 
-    def _store_at(self, node: Node, combine: str) -> None:
-        """A scatter: positions one after the other (the last wins), the axes after them vectorised."""
+    def _store_at(self, node: Node, combine: str, *, split: bool) -> None:
+        """A scatter: positions one after the other (the last wins), the axes after them vectorised.
+
+        Threads share an axis along which no two elements have one place: one that is no index's, or whose index is its
+        counter. Each goes through all positions, so that what comes to one place comes in the same order.
+        """
         self.kind = "w"
         target, value, *indices = node.src
         scalar = self._scalarize()
@@ -213,23 +240,36 @@ class _Kernel:
         lead = tuple(own[:rank])
         places = [self._decomposed(scalar.at(i, lead)) for i in indices]
         inside: Node | None = None
-        for place, extent in zip(places, target.shape, strict=False):
-            for test in (ge(place, number(0)), lt(place, number(extent))):
+        for at, extent in zip(places, target.shape, strict=False):
+            for test in (ge(at, number(0)), lt(at, number(extent))):
                 inside = test if inside is None else and_(inside, test)
         pointer, index = self._target(target, (*places, *own[rank:]), scalar)
         result = self._decomposed(scalar.at(value, tuple(own)))
         if combine != "set":
-            kinds = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
             old = load(pointer, index, epoch=scalar.epoch(pointer))
-            result = make(COMBINE[kinds[combine]], old, result)
+            result = make(COMBINES[combine].op, old, result)
         for r in lead:
             emitter.pinned |= emitter.bit(r)
+        split = split and math.prod(value.shape) >= 2 * CHUNK and self.target.threads > 1
+        place = Place(pointer, index, result)
+        rest = own[rank:]
+        loops = list(lead)
+        if rest and not any(self._steps(index, r) == 1 for r in rest):  # by rows of the target, not by its columns
+            loops, rest = [*rest, *lead], []
+        first = 0  # the loop that threads share
+        begin: Node | None = None
+        end: Node | None = None
+        for k, r in enumerate(loops):
+            alone = r not in lead or any(list(self.index.affine(p)[1]) == [r] for p in places)
+            if split and alone and self.loops.extent(r) > self._line(place, r):
+                first, split = k, False
+                begin, end = self._share_of(r, self._line(place, r))
 
         def body(_: Node, carried: list[Node]) -> list[Node]:
             condition = emitter.emit(inside, {}) if inside is not None else None
 
             def inner() -> None:
-                self._nest([Place(pointer, index, result)], own[rank:], split=False)
+                self._nest([place], rest, split=False, parts=split)
 
             if condition is None:
                 inner()
@@ -237,9 +277,24 @@ class _Kernel:
                 emitter.when(condition, inner)
             return carried
 
-        self.loops.nest(list(lead), body)
+        def from_first(_: Node, carried: list[Node]) -> list[Node]:
+            self.loops.nest(loops[first:], body, begin, end)
+            return carried
+
+        self.loops.nest(loops[:first], from_first)
         for r in lead:
             emitter.pinned &= ~emitter.bit(r)
+
+    def _line(self, place: Place, r: Node) -> int:
+        """How many steps of a range there are to a line of memory: fewer would have threads write to one line."""
+        step = abs(self._steps(place.index, r)) * place.pointer.dtype.itemsize
+        return -(-LINE // max(step, 1))
+
+    def _share_of(self, r: Node, unit: int) -> tuple[Node, Node]:
+        """The part of a range that one thread takes."""
+        extent = self.loops.extent(r)
+        per = -(-extent // self.target.threads)
+        return self.loops.chunk_of(extent, -(-per // unit) * unit)
 
     def _scan(self, node: Node, op: Scan) -> None:
         """A running reduction: the axis in order, the others around it."""
@@ -251,6 +306,7 @@ class _Kernel:
         self.sizes.extend(x.shape)
         pointer, index = self._target(target, tuple(own), scalar)
         body = self._decomposed(scalar.at(x, tuple(own)))
+        self._pass_caches([Place(pointer, index, body)], x.size)
         emitter = self.emitter
         along = own[op.axis]
         around = [r for r in own if r is not along]
@@ -262,7 +318,7 @@ class _Kernel:
         emitter.pinned |= emitter.bit(along)
 
         def chain(instances: list[Instance], lanes: int) -> None:
-            start = identity(op.kind, x.dtype)
+            start = COMBINES[op.kind].identity(x.dtype)
             if lanes:
                 start = emitter.put(len(emitter.frames) - 1, expand(start, (lanes,)))
 
@@ -358,10 +414,12 @@ class _Kernel:
     def _stores(self, group: list[Node], *, split: bool) -> None:
         """Stores of one shape as one nest: adjacent axes merged, or cut as they were, so that no division stays."""
         shape = group[0].src[0].shape
-        merged = [m for m in _mergings(shape) if all(self.index.fits(n) for n in m)]
+        part = self.part
+        ways = _mergings(shape) if part is None else [(shape[0], *m) for m in _mergings(shape[1:])]
+        merged = [m for m in ways if all(self.index.fits(n) for n in m)]
         least = self.index.least
         best: tuple[list[Place], list[Node]] | None = None
-        for extents in [*merged, *([] if self.index.sized else _cut_as_they_were(group))]:
+        for extents in [*merged, *([] if self.index.sized or part else _cut_as_they_were(group))]:
             self.index.least = least
             scalar = self._scalarize()
             own = [scalar.range(n) for n in extents]
@@ -378,7 +436,7 @@ class _Kernel:
             if whole:
                 break
         assert best is not None
-        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL:
+        if shape and shape[-1] % PANEL == 0 and shape[-1] > PANEL and part is None:
             best = self._in_panels(group, shape, best)
         places, own = best
         ranges = [r for r in own if self.index.affine(r.src[0]) != (1, {})]
@@ -395,9 +453,31 @@ class _Kernel:
         for r in ones:
             self.emitter.bit(r)
             self.emitter.bound[r] = Binding(len(self.emitter.frames) - 1, number(0))
-        self._nest(places, ranges, split=split)
+        if part is None:
+            self._nest(places, ranges, split=split)
+        else:
+            self._part(places, ranges, part)
         for r in ones:
             del self.emitter.bound[r]
+
+    def _part(self, places: list[Place], ranges: list[Node], part: Part) -> None:
+        """The loops of stores of one shape for a part of their first axis."""
+        v = self._vector_range(places, ranges) if part.stop is not None else None
+        lanes = min(self.emitter.lanes_of(p.value) for p in places)
+        vector = (v, lanes, self._unroll(places, v, 1)) if v is not None else None
+        nest(self.loops, places, ranges, part, vector, functools.partial(self._finish, places))
+
+    def _finish(self, places: list[Place], instances: list[Instance], _: int) -> None:
+        """The stores of some instances."""
+        emitter = self.emitter
+        for place in places:
+            values = emitter.emit_all(place.value, instances)
+            stores = [
+                emitter.storing(place.pointer, place.index, value, instance)
+                for instance, value in zip(instances, values, strict=True)
+            ]
+            for node in stores:  # together: those that go past the caches branch once
+                emitter.effect(node)
 
     def _in_panels(
         self, group: list[Node], shape: tuple[int, ...], best: tuple[list[Place], list[Node]]
@@ -433,8 +513,8 @@ class _Kernel:
         """How far a range steps through memory."""
         return self.index.affine(index)[1].get(r, 0)
 
-    def _nest(self, places: list[Place], ranges: list[Node], *, split: bool) -> None:
-        """The loops of stores of one shape."""
+    def _nest(self, places: list[Place], ranges: list[Node], *, split: bool, parts: bool = False) -> None:
+        """The loops of stores of one shape. `parts`: within other loops, threads share the outermost of these."""
         if not ranges:
             for place in places:
                 self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, {}), {})
@@ -466,6 +546,7 @@ class _Kernel:
         dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
             places = self._keep_rows(places, v)
+        places = sorted(places, key=_has_no_position)  # which give extremes as well
         extents = {r: self.index.affine(r.src[0])[0] for r in ranges}
         work = 1
         for r in ranges:
@@ -478,10 +559,7 @@ class _Kernel:
             return
         outer = [r for r in ranges if r is not v]
 
-        def finish(instances: list[Instance], _: int) -> None:
-            for place in places:
-                for instance, value in zip(instances, self.emitter.emit_all(place.value, instances), strict=True):
-                    self.emitter.store(place.pointer, place.index, value, instance)
+        finish = functools.partial(self._finish, places)
 
         def innermost(_: Node, carried: list[Node]) -> list[Node]:
             if v is None:
@@ -491,18 +569,34 @@ class _Kernel:
                 self.loops.vectors(v, lanes, self._unroll(places, v, work), finish)
             return carried
 
+        self._pass_caches(places, math.prod(extents.values()))
         turned = self._turned(places, outer, v, extents)
         first = outer[0] if outer else v
         shared_folds = first is not None and any(  # each chunk would compute them again
             isinstance(n.op, Fold) and not self.emitter.mask(n) & self.emitter.bit(first)
             for n in toposort([p.value for p in places], enter=lambda n: not isinstance(n.op, Fold))
         )
-        if v is not None and turned is not None:
+        folds = any(isinstance(n.op, Fold) for n in walk([p.value for p in places]))
+        if parts and first is not None and extents[first] > self._line(places[0], first) and not folds:
+            lanes = min(self.emitter.lanes_of(p.value) for p in places) if first is v else 1
+            begin, end = self._share_of(first, max(lanes, self._line(places[0], first)))
+            if first is v:
+                self.loops.vectors_between(first, begin, end, lanes, 1, finish)
+            else:
+                self.loops.nest(outer, innermost, begin, end)
+        elif v is not None and turned is not None:
             self._tiles(places, outer, v, turned, extents, work if split else 0)
         elif first is not None and split and work >= 2 * CHUNK and self.target.threads > 1 and not shared_folds:
             self._split(first, extents[first], work, outer, v, places, innermost, finish)
         else:
             self.loops.nest(outer, innermost)
+
+    def _pass_caches(self, places: list[Place], size: int) -> None:
+        """Have large results that the kernel does nothing else with written past the caches."""
+        for place in places:
+            op = place.pointer.op
+            if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= FAR:
+                self.past.add(op.slot)
 
     def _keep_rows(self, places: list[Place], v: Node) -> list[Place]:
         """What a fold computes at some cost, and the stores need again, is kept for a row: (load of scratch) for it."""
@@ -621,7 +715,7 @@ class _Kernel:
         emitter = self.emitter
         lanes = min(emitter.lanes_of(p.value) for p in places) if first is v else 1
         unroll = self._unroll(places, first, work) if first is v else 1
-        while extent < lanes * unroll:
+        while unroll > 1 and extent < lanes * unroll:
             unroll //= 2
         begin, end = self.loops.chunk(extent, work, lanes * unroll)
         if first is not v:
@@ -637,9 +731,9 @@ class _Kernel:
         far = work * places[0].value.dtype.itemsize > 2 * self.target.level2
         if rows and far and size < SHORT and len(places) == 1:
             return self.target.vector_registers // 2
-        if size < LONG:
-            return UNROLL
-        return 2 * UNROLL if size < LONGEST and work >= MANY else 1  # steps of one vector wait for each other
+        if work < MANY:
+            return UNROLL if len(toposort([p.value for p in places])) < LONG else 1
+        return UNROLL if size < LONG else 2 * UNROLL if size < LONGEST else 1  # steps of one vector wait for each other
 
     # -- choices
 
@@ -701,7 +795,7 @@ def decompose(root: Node, *, in_parts: bool = False) -> Node:
             continue
         made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
         op = made.op
-        if isinstance(op, Elementwise) and not op.primitive and made.dtype is not dtypes.float64:
+        if isinstance(op, Elementwise) and op.is_decomposed(made.dtype):
             form = op.decompose(*made.src)
             forms[node] = _in_parts(form, made.src) if in_parts else form
             done.update((s, s) for s in made.src)
@@ -761,6 +855,14 @@ def _groups_read(node: Node) -> set[int]:
     return {n.op.group for s in node.src[1:] for n in walk((s,)) if isinstance(n.op, Param)}
 
 
+def _only_stored(ast: Node) -> set[int]:
+    """The groups of bytes that a kernel of stores writes once, and does not read."""
+    if not all(isinstance(n.op, Store) for n in ast.src):
+        return set()
+    written = [_group(n.src[0]) for n in ast.src]
+    return {g for g in written if written.count(g) == 1}.difference(*map(_groups_read, ast.src))
+
+
 def _has_scan(node: Node) -> bool:
     """Whether a store's value is a scan."""
     return isinstance(node.src[1].op, Scan)
@@ -786,6 +888,11 @@ def _mergings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     return found
 
 
+def _has_no_position(place: Place) -> bool:
+    """Whether a value asks for no position of an extreme."""
+    return not any(position_of(n) for n in walk((place.value,)) if isinstance(n.op, Fold))
+
+
 def _fold_size(value: Node, index: Index) -> int:
     """How many values the folds of an expression take for one result."""
     total = 0
@@ -799,8 +906,8 @@ def _fold_size(value: Node, index: Index) -> int:
 
 
 def _node_count(places: list[Place]) -> int:
-    """How many nodes the values of a nest have."""
-    return len(toposort([p.value for p in places]))
+    """How many nodes the values of a nest usually need."""
+    return len(usual([p.value for p in places]))
 
 
 def _work(node: Node) -> int:
@@ -808,6 +915,6 @@ def _work(node: Node) -> int:
     op = node.op
     if isinstance(op, Elementwise) and node.dtype.is_float:
         return node.size
-    if op.name in ("reduce", "scan") and node.dtype.is_float:
+    if isinstance(op, (Reduce, Scan)) and node.dtype.is_float:
         return node.src[0].size
     return 0

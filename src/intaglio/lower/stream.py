@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
-from intaglio.lower.emit import Binding, Instance, identity
+from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, load
-from intaglio.ops.reduce import Fold
+from intaglio.ops.reduce import COMBINES, Fold
 
 if TYPE_CHECKING:
     import itertools
@@ -35,7 +35,7 @@ class Stream:
         self.emitter: Final = loops.emitter
         self.column: Final = column
         self.kind: Final = fold.op.kind
-        self.start: Final = identity(fold.op.kind, fold.dtype)
+        self.start: Final = COMBINES[fold.op.kind].identity(fold.dtype)
         self.body: Final = fold.src[0]
         self.rows: Final = list(fold.src[1:])
         self.lanes: Final = loops.emitter.lanes_of(place.value)

@@ -106,11 +106,11 @@ def _narrow(factor: Node, wide: DType) -> Node | None:
 
 def _word(loops: Loops, value: Node, r: Node, group: Node, parts: int) -> Node | None:
     """A word of neighbours along a range, if they lie together in memory."""
-    if not isinstance(value.op, Load) or value.op.epoch:
+    if not isinstance(value.op, Load) or len(value.src) != 2 or value.op.epoch:
         return None
     index = loops.emitter.index
-    pointer, place, *gate = value.src
-    if gate or not isinstance(pointer.op, Param):
+    pointer, place = value.src
+    if not isinstance(pointer.op, Param):
         return None
     constant, terms = index.affine(place)
     others = [(t, c // parts) for t, c in terms.items() if t is not r]

@@ -34,6 +34,10 @@ class Elementwise(Op):
     evaluate: ClassVar[Callable[..., Number]]
     vjp: ClassVar[Callable[..., Gradients]]
 
+    def is_decomposed(self, dtype: DType) -> bool:
+        """Whether it has a form of its own for a dtype: double precision keeps its functions, the library has them."""
+        return not self.primitive and dtype is not dtypes.float64
+
     def decompose(self, *src: Node) -> Node:
         """The same value by primitive ops."""
         return decompositions[self.name](*src)
@@ -68,6 +72,14 @@ class Binary(Elementwise):
         if x.dtype is not y.dtype:
             raise InternalError(f"{self.name}: operands are {x.dtype.name} and {y.dtype.name}")
         return x.dtype, x.shape if x.shape == y.shape else _shape(self, (x, y))
+
+
+class _Division(Binary):
+    """What the library finds lane by lane, unless it is decomposed."""
+
+    def is_decomposed(self, dtype: DType) -> bool:
+        """Floats up to single precision are."""
+        return dtype.is_float and dtype is not dtypes.float64
 
 
 class Comparison(Binary):
@@ -241,7 +253,7 @@ class Div(Binary):
         return div(ct, y), neg(div(mul(ct, out), y))
 
 
-class FloorDiv(Binary):
+class FloorDiv(_Division):
     """The quotient rounded down. Integers: x // 0 is 0, the lowest by -1 wraps. Floats as NumPy."""
 
     name: ClassVar[str] = "floor_div"
@@ -259,7 +271,7 @@ class FloorDiv(Binary):
         return None, None
 
 
-class Mod(Binary):
+class Mod(_Division):
     """The remainder with the divisor's sign. Integers: x % 0 is 0. Floats as NumPy: x % 0 is NaN."""
 
     name: ClassVar[str] = "mod"
@@ -430,6 +442,12 @@ class Where(Elementwise):
         return None, where(condition, ct, none), where(condition, none, ct)
 
 
+class Rarely(Where):
+    """x where the condition holds, which is rare, else y: what only x needs runs only if some lane asks for it."""
+
+    name: ClassVar[str] = "rarely"
+
+
 class Fma(Elementwise):
     """x * y + z rounded once (twice on hosts without the instruction)."""
 
@@ -465,6 +483,18 @@ class CopySign(Binary):
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
         one = const(x.dtype, 1)
         return mul(ct, mul(copysign(one, x), copysign(one, y))), None  # not of x * y: 0 * inf has no sign
+
+
+class Ldexp(Binary):
+    """x * 2 ** n of float32, rounded once, for |x| < 2 and a whole n in [-300, 300]."""
+
+    name: ClassVar[str] = "ldexp"
+
+    def evaluate(self, x: Number, n: Number) -> Number:
+        return math.ldexp(x, int(n)) if n == n else n
+
+    def vjp(self, ct: Node, out: Node, x: Node, n: Node) -> Gradients:
+        return ldexp(ct, n), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -769,6 +799,7 @@ DETACH = Detach()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
+RARELY, LDEXP = Rarely(), Ldexp()
 EXP, EXP2, EXPM1, LOG, LOG2, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log1p()
 SIN, COS, TAN, ASIN, ACOS, ATAN = Sin(), Cos(), Tan(), Asin(), Acos(), Atan()
 SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF = Sinh(), Cosh(), Tanh(), Asinh(), Acosh(), Atanh(), Erf()
@@ -930,6 +961,11 @@ def where(condition: Node, x: Node, y: Node) -> Node:
     return make(WHERE, condition, x, y)
 
 
+def rarely(condition: Node, x: Node, y: Node) -> Node:
+    """x where the condition holds, else y; x is not computed where no lane asks for it."""
+    return make(RARELY, condition, x, y)
+
+
 def fma(x: Node, y: Node, z: Node) -> Node:
     """x * y + z."""
     return make(FMA, x, y, z)
@@ -938,6 +974,11 @@ def fma(x: Node, y: Node, z: Node) -> Node:
 def copysign(x: Node, y: Node) -> Node:
     """|x| with the sign of y."""
     return make(COPYSIGN, x, y)
+
+
+def ldexp(x: Node, n: Node) -> Node:
+    """x * 2 ** n, for |x| < 2 and a whole n."""
+    return make(LDEXP, x, n)
 
 
 def exp(x: Node) -> Node:

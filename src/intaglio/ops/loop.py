@@ -44,9 +44,15 @@ class Block(Statement):
     name: ClassVar[str] = "block"
 
 
+@dataclass(frozen=True, slots=True)
 class For(Statement):
-    """A sequential loop. KERNEL level: src (range, statement, ...)."""
+    """A sequential loop. KERNEL level: src (range, statement, ...).
 
+    With `free`, its statements are stores of one first axis, and what is done at one place along it depends on nothing
+    that is done at another in any turn.
+    """
+
+    free: bool = False
     name: ClassVar[str] = "for"
 
 
@@ -109,9 +115,14 @@ class StoreAt(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Linear(Statement):
-    """The instructions of one native function `kernel_name(ptr args, i64 chunk_begin, i64 chunk_end)`."""
+    """The instructions of one native function `kernel_name(ptr args, i64 chunk_begin, i64 chunk_end)`.
+
+    What goes into the params of the slots `past` is written past the caches, where the machine can: it is more than
+    they hold, and nothing here reads it.
+    """
 
     kernel_name: str
+    past: tuple[int, ...] = ()
     name: ClassVar[str] = "linear"
 
 
@@ -160,7 +171,7 @@ class EndLoop(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Final(Op):
-    """The k-th carried value after the loop (the init if it ran zero times). src: (end_loop,)."""
+    """The k-th value after a loop (the init if it ran zero times), or after an If. src: (end_loop or end_if,)."""
 
     k: int
     name: ClassVar[str] = "final"
@@ -185,14 +196,14 @@ class Interleave(Op):
 
 @dataclass(frozen=True, slots=True)
 class If(Statement):
-    """The start of instructions that run only where a scalar bool holds. src: (condition,)."""
+    """The start of instructions that run only where a scalar bool holds. src: (condition, value otherwise, ...)."""
 
     uid: int
     name: ClassVar[str] = "if"
 
 
 class EndIf(Statement):
-    """The end of an If. src: (if,)."""
+    """The end of an If. src: (if, value, ...): what `Final` names after it where the condition held."""
 
     name: ClassVar[str] = "end_if"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import DType, dtypes
@@ -125,16 +126,16 @@ class Window(Op):
         return self.view.dtype, self.view.shape
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True, slots=True)  # not frozen, since that makes each object by calls
 class Read(Op):
     """The value of a view of a storage as of the moment `stamp`. Storage level; resolved before scheduling.
 
     `storage` is opaque here and compared by identity.
     """
 
-    storage: object
-    view: View
-    stamp: int
+    storage: Final[object]
+    view: Final[View]
+    stamp: Final[int]
     name: ClassVar[str] = "read"
 
     def infer(self) -> Result:
@@ -217,7 +218,17 @@ class Local(Op):
 
 def const(dtype: DType, value: int | float | bool) -> Node:
     """A number of a dtype, converted to it (integers wrap, floats round)."""
+    if value or isinstance(value, int):
+        return _recent_const(dtype, value)
+    return _const(dtype, value)  # 0.0 and -0.0 are equal as keys
+
+
+def _const(dtype: DType, value: int | float | bool) -> Node:
+    """A number of a dtype."""
     return make(Const(dtype, dtype.to_bits(dtype.wrap(value))))
+
+
+_recent_const: Final = lru_cache(maxsize=256, typed=True)(_const)
 
 
 def iota(n: int) -> Node:

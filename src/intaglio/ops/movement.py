@@ -12,6 +12,10 @@ from intaglio.ir.node import Node, Op, Result, Shape, make
 class Movement(Op):
     """An op whose every output element is one input element (or, for Pad, zero)."""
 
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """The cotangent of x, given that of the result."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class Reshape(Movement):
@@ -29,6 +33,10 @@ class Reshape(Movement):
             raise InternalError(f"reshape: {x.shape} has {x.size} elements, {self.to} has {size}")
         return x.dtype, self.to
 
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """Under the old shape."""
+        return (reshape(ct, x.shape),)
+
 
 @dataclass(frozen=True, slots=True)
 class Permute(Movement):
@@ -42,6 +50,10 @@ class Permute(Movement):
         if sorted(self.order) != list(range(x.rank)):
             raise InternalError(f"permute: {self.order} is no order of {x.rank} axes")
         return x.dtype, tuple(x.shape[axis] for axis in self.order)
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """In the old order."""
+        return (permute(ct, tuple(self.order.index(axis) for axis in range(x.rank))),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,10 @@ class Expand(Movement):
             raise InternalError(f"expand: {x.shape} to {self.to}")
         return x.dtype, self.to
 
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """As it is: whoever pulls back sums over repetitions."""
+        return (ct,)
+
 
 @dataclass(frozen=True, slots=True)
 class Pad(Movement):
@@ -72,6 +88,10 @@ class Pad(Movement):
         if len(self.pads) != x.rank or any(a < 0 or b < 0 for a, b in self.pads):
             raise InternalError(f"pad: {self.pads} for shape {x.shape}")
         return x.dtype, tuple(n + a + b for n, (a, b) in zip(x.shape, self.pads, strict=True))
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """Without what was added."""
+        return (shrink(ct, tuple((a, a + n) for (a, _), n in zip(self.pads, x.shape, strict=True))),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +109,10 @@ class Shrink(Movement):
             raise InternalError(f"shrink: {self.bounds} of shape {x.shape}")
         return x.dtype, tuple(b - a for a, b in self.bounds)
 
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """Zeros outside the box."""
+        return (pad(ct, tuple((a, n - b) for (a, b), n in zip(self.bounds, x.shape, strict=True))),)
+
 
 @dataclass(frozen=True, slots=True)
 class Flip(Movement):
@@ -102,6 +126,10 @@ class Flip(Movement):
         if any(not 0 <= axis < x.rank for axis in self.axes):
             raise InternalError(f"flip: axes {self.axes} of shape {x.shape}")
         return x.dtype, x.shape
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """Reversed again."""
+        return (flip(ct, self.axes),)
 
 
 def reshape(x: Node, shape: Shape) -> Node:

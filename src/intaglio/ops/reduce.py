@@ -1,15 +1,113 @@
-"""Reductions and scans: many elements to one, or to each prefix."""
+"""Reductions and scans: many elements to one, or to each prefix; and what joins the elements."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, Op, Result, make
+from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, and_, cast, div, eq, mul, where
+from intaglio.ops.memory import const, iota, put
+from intaglio.ops.movement import expand, flip, reshape
 
-KINDS: Final = ("sum", "prod", "max", "min")
+if TYPE_CHECKING:
+    from intaglio.ops.elementwise import Binary, Number
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """What joins the values of a reduction, a scan or a scatter: all that the kinds of those differ in.
+
+    Attributes:
+        name: What reductions and scans call it.
+        scatter: What scatters call it.
+        op: The op that joins two values.
+    """
+
+    name: str
+    scatter: str
+    op: Binary
+
+    def identity(self, dtype: DType) -> Node:
+        """What leaves every value that it is joined with as it is."""
+        raise NotImplementedError
+
+    def reduce_vjp(self, ct: Node, out: Node, x: Node, axes: tuple[int, ...]) -> Node:
+        """The cotangent of x, where out is its reduction along axes; `ct` and `out` are repeated along them."""
+        raise NotImplementedError
+
+    def scan_vjp(self, ct: Node, out: Node, x: Node, axis: int) -> Node:
+        """The cotangent of x, where out is its scan along an axis."""
+        raise NotImplementedError
+
+
+class Sum(Combine):
+    """The sum; on bool, or."""
+
+    __slots__ = ()
+
+    def identity(self, dtype: DType) -> Node:
+        return const(dtype, 0)
+
+    def reduce_vjp(self, ct: Node, out: Node, x: Node, axes: tuple[int, ...]) -> Node:
+        return ct
+
+    def scan_vjp(self, ct: Node, out: Node, x: Node, axis: int) -> Node:
+        """Each element goes into all sums from its own on."""
+        return flip(scan("sum", flip(ct, (axis,)), axis), (axis,))
+
+
+class Product(Combine):
+    """The product."""
+
+    __slots__ = ()
+
+    def identity(self, dtype: DType) -> Node:
+        return const(dtype, 1)
+
+    def reduce_vjp(self, ct: Node, out: Node, x: Node, axes: tuple[int, ...]) -> Node:
+        """The product of the others: that of all by this one, if none is 0; if only this one is 0, that of the rest."""
+        none, one = const(x.dtype, 0), const(x.dtype, 1)
+        zero = eq(x, none)
+        zeros = repeated(reduce("sum", cast(zero, x.dtype), axes), x, axes)
+        rest = repeated(reduce("prod", where(zero, one, x), axes), x, axes)
+        others = where(eq(zeros, none), div(out, where(zero, one, x)), where(and_(zero, eq(zeros, one)), rest, none))
+        return mul(ct, others)
+
+    def scan_vjp(self, ct: Node, out: Node, x: Node, axis: int) -> Node:
+        """As of a sum, of products without this one: NaN where it is 0."""
+        return div(SUM.scan_vjp(mul(ct, out), out, x, axis), x)
+
+
+class Extreme(Combine):
+    """The largest or least value; NaN if there is one."""
+
+    __slots__ = ()
+
+    def identity(self, dtype: DType) -> Node:
+        return const(dtype, dtype.min if self.op is MAXIMUM else dtype.max)
+
+    def reduce_vjp(self, ct: Node, out: Node, x: Node, axes: tuple[int, ...]) -> Node:
+        """Equals share it."""
+        hit = cast(eq(x, out), x.dtype)
+        return div(mul(ct, hit), repeated(reduce("sum", hit, axes), x, axes))
+
+    def scan_vjp(self, ct: Node, out: Node, x: Node, axis: int) -> Node:
+        """All of it goes to where the value came from: the last element before it that equals it."""
+        source = scan("max", where(eq(x, out), _places(x, axis), const(dtypes.int64, -1)), axis)
+        indices = [source if a == axis else _places(x, a) for a in range(x.rank)]
+        return put("add", expand(const(x.dtype, 0), x.shape), ct, *indices)
+
+
+SUM: Final = Sum("sum", "add", ADD)
+PROD: Final = Product("prod", "mul", MUL)
+MAX: Final = Extreme("max", "max", MAXIMUM)
+MIN: Final = Extreme("min", "min", MINIMUM)
+KINDS: Final = {c.name: c for c in (SUM, PROD, MAX, MIN)}
+EXTREMES: Final = (MAX.name, MIN.name)
+COMBINES: Final[dict[str, Combine]] = {**KINDS, **{c.scatter: c for c in KINDS.values()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +127,11 @@ class Reduce(Op):
             raise InternalError(f"reduce: {self.kind} along {self.axes} of shape {x.shape}")
         return x.dtype, tuple(n for axis, n in enumerate(x.shape) if axis not in self.axes)
 
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """The cotangent of x, given that of the result."""
+        ct, out = repeated(ct, x, self.axes), repeated(out, x, self.axes)
+        return (COMBINES[self.kind].reduce_vjp(ct, out, x, self.axes),)
+
 
 @dataclass(frozen=True, slots=True)
 class Scan(Op):
@@ -43,6 +146,10 @@ class Scan(Op):
         if self.kind not in KINDS or not 0 <= self.axis < x.rank:
             raise InternalError(f"scan: {self.kind} along {self.axis} of shape {x.shape}")
         return x.dtype, x.shape
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
+        """The cotangent of x, given that of the result."""
+        return (COMBINES[self.kind].scan_vjp(ct, out, x, self.axis),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +174,10 @@ class Across(Op):
     def infer(self, vector: Node) -> Result:
         """A scalar."""
         return vector.dtype, ()
+
+    def evaluate(self, x: Number, y: Number) -> Number:
+        """Two lanes joined."""
+        return COMBINES[self.kind].op.evaluate(x, y)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +217,14 @@ def reduce(kind: str, x: Node, axes: tuple[int, ...]) -> Node:
 def scan(kind: str, x: Node, axis: int) -> Node:
     """The running reduction of x along an axis."""
     return make(Scan(kind, axis), x)
+
+
+def repeated(node: Node, x: Node, axes: tuple[int, ...]) -> Node:
+    """A value of x reduced along axes, in x's shape."""
+    return expand(reshape(node, tuple(1 if a in axes else n for a, n in enumerate(x.shape))), x.shape)
+
+
+def _places(x: Node, axis: int) -> Node:
+    """The position of each element of x along an axis."""
+    n = x.shape[axis]
+    return expand(reshape(iota(n), tuple(n if a == axis else 1 for a in range(x.rank))), x.shape)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Linear, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param
 
@@ -108,6 +108,7 @@ class _Writer:
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
+        assert isinstance(linear.op, Linear)
         for node in linear.src:
             for source in node.src:
                 self.uses[source] = self.uses.get(source, 0) + 1
@@ -115,14 +116,13 @@ class _Writer:
                 self.written.add(node.src[0].op.slot)
         for node in linear.src:
             self.instruction(node)
-        name = getattr(linear.op, "kernel_name", "kernel")
         given = ", ".join(self.params[slot][0] for slot in sorted(self.params))
         if any("begin" in line or "end" in line for line in self.lines):
             given += ", int64_t begin, int64_t end"
         helpers = "\n".join(HELPERS[h] for h in self.helpers)
         body = "\n".join(self.lines)
         head = f"{helpers}\n\n" if helpers else ""
-        return f"{head}void {name}({given}) {{\n{body}\n}}\n"
+        return f"{head}void {linear.op.kernel_name}({given}) {{\n{body}\n}}\n"
 
     def say(self, text: str) -> None:
         """One line of the body."""
@@ -218,9 +218,18 @@ class _Writer:
                 self.depth -= 1
                 self.say("}")
             case If():
-                self.say(f"if ({self.value(node.src[0])}) {{")
+                self.carried[node] = []
+                for otherwise in node.src[1:]:
+                    name = self.fresh("v")
+                    self.carried[node].append(name)
+                    self.say(f"{self.type(otherwise.dtype)} {name} = {self.bare(otherwise)};")
+                self.say(f"if ({self.bare(node.src[0])}) {{")
                 self.depth += 1
             case EndIf():
+                start, *values = node.src
+                self.carried[node] = self.carried[start]
+                for name, value in zip(self.carried[start], values, strict=True):
+                    self.say(f"{name} = {self.bare(value)};")
                 self.depth -= 1
                 self.say("}")
             case Store():
@@ -307,5 +316,7 @@ class _Writer:
             return f"(!{x[0]})" if source.is_bool else f"(~{x[0]})"
         if name == "abs" and not source.is_float:
             return f"({x[0]} < 0 ? -{x[0]} : {x[0]})"
+        if name == "ldexp":
+            return f"ldexpf({x[0]}, (int){x[1]})"
         suffix = "f" if source is dtypes.float32 else ""
         return f"{CALLS.get(name, name)}{suffix}({', '.join(x)})"

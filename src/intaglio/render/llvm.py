@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Loop, Store
+from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt, Where
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
-from intaglio.ops.reduce import Across, Dot
+from intaglio.ops.reduce import COMBINES, Across, Dot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,6 @@ INTRINSIC: Final = {
     "trunc": "trunc",
     "round": "roundeven",
 }
-COMBINE: Final = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 COMPARE: Final = {
     "lt": ("olt", "slt", "ult"),
     "le": ("ole", "sle", "ule"),
@@ -65,22 +65,35 @@ class _Writer:
         self.lines: Final[list[str]] = []
         self.entry: Final[list[str]] = []
         self.declared: Final[dict[str, str]] = {}
+        self.metadata: Final[dict[str, str]] = {}
         self.names: dict[Node | tuple[Node, int], str] = {}
         self.scopes: Final[list[list[tuple[Node | tuple[Node, int], str | None]]]] = []
         self.block: str = "entry"
         self.count: int = 0
         self.loops: Final[dict[Node, tuple[str, str, str, list[tuple[int, str, str, str]]]]] = {}
         self.pointers: Final[dict[Node, str]] = {}
-        self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop or EndLoop, the names of its carried values
+        self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop, EndLoop or EndIf, the names of its values
+        self.branches: Final[dict[Node, tuple[str, str]]] = {}  # of an If, the block before it and the label after it
+        self.past: Final[set[int]] = set()  # the slots of what is written past the caches
 
     def kernel(self, linear: Node) -> str:
         """The whole text."""
-        name = getattr(linear.op, "kernel_name", "kernel")
-        for node in linear.src:
-            self.instruction(node)
+        assert isinstance(linear.op, Linear)
+        name = linear.op.kernel_name
+        if _writes_past(self.target):
+            self.past.update(linear.op.past)
+        for past, run in itertools.groupby(linear.src, self.goes_past):
+            if past:
+                self.stores_past(list(run))
+                continue
+            for node in run:
+                self.instruction(node)
+        if self.past:  # such writes are in order with no others
+            self.lines.append("  " + self.intrinsic("llvm.x86.sse.sfence", "void"))
         body = "\n".join([*self.entry, *self.lines])
-        declares = "\n".join(self.declared.values())
-        return f"{declares}\ndefine void @{name}(ptr %args, i64 %begin, i64 %end) {{\nentry:\n{body}\n  ret void\n}}\n"
+        facts = (f"{name} = {text}" for name, text in self.metadata.items())
+        head = "\n".join([*self.declared.values(), *facts, f"define void @{name}(ptr %args, i64 %begin, i64 %end) {{"])
+        return f"{head}\nentry:\n{body}\n  ret void\n}}\n"
 
     # -- names and types
 
@@ -227,17 +240,9 @@ class _Writer:
             case EndLoop():
                 self.end_loop(node)
             case If():
-                self.count += 1
-                then, done = f"then{self.count}", f"done{self.count}"
-                self.lines.append(f"  br i1 {self.value(node.src[0])}, label %{then}, label %{done}")
-                self.label(then)
-                self.names[node] = done
-                self.scopes.append([])
+                self.begin_if(node)
             case EndIf():
-                done = self.names[node.src[0]]
-                self.leave()
-                self.lines.append(f"  br label %{done}")
-                self.label(done)
+                self.end_if(node)
             case Load():
                 self.define(node, self.load(node))
             case Store():
@@ -303,6 +308,35 @@ class _Writer:
             final = f"%f{k}_{c}"
             self.lines.append(f"  {final} = phi {kind} [{init}, %{before}], [{following[c]}, %latch{k}]")
             finals.append(final)
+
+    def begin_if(self, node: Node) -> None:
+        """The branch of a condition; one that gives values is for what is rare, and its code is put out of the way."""
+        self.count += 1
+        then, done = f"then{self.count}", f"done{self.count}"
+        condition, otherwise = node.src[0], node.src[1:]
+        self.carries[node] = [self.value(s) for s in otherwise]
+        rare = ""
+        if otherwise:
+            rare = ", !prof !0"
+            self.metadata["!0"] = '!{!"branch_weights", i32 1, i32 2000}'
+        self.lines.append(f"  br i1 {self.value(condition)}, label %{then}, label %{done}{rare}")
+        self.branches[node] = self.block, done
+        self.label(then)
+        self.scopes.append([])
+
+    def end_if(self, node: Node) -> None:
+        """The end of what a condition guards, and the values after it."""
+        start, values = node.src[0], node.src[1:]
+        before, done = self.branches[start]
+        names = [self.value(s) for s in values]
+        after = self.block
+        self.leave()
+        self.lines.append(f"  br label %{done}")
+        self.label(done)
+        self.carries[node] = [
+            self.fresh(f"phi {self.type(s.dtype, s.shape)} [{other}, %{before}], [{name}, %{after}]")
+            for s, other, name in zip(values, self.carries[start], names, strict=True)
+        ]
 
     def address(self, pointer: Node, index: Node) -> str:
         """The address of an element."""
@@ -403,10 +437,49 @@ class _Writer:
         else:
             self.lines.append(f"  store {kind} {name}, ptr {self.address(pointer, index)}, align 1")
 
+    def goes_past(self, node: Node) -> bool:
+        """Whether a node stores whole vectors past the caches."""
+        if not isinstance(node.op, Store) or len(node.src) != 3:
+            return False
+        pointer, index, value = node.src
+        return isinstance(pointer.op, Param) and pointer.op.slot in self.past and bool(value.shape) and not index.shape
+
+    def stores_past(self, nodes: Sequence[Node]) -> None:
+        """Stores of vectors past the caches where all begin at multiples of their sizes, else plain ones.
+
+        One branch for all: LLVM moves what only one of them needs behind the branches before, where no other work is
+        left to do while that waits.
+        """
+        stores: list[tuple[str, str, int]] = []
+        rest = "0"
+        for node in nodes:
+            pointer, index, value = node.src[:3]
+            kind = self.memory(pointer.dtype, value.shape)
+            name = self.value(value)
+            if pointer.dtype.is_bool:
+                name = self.fresh(f"zext {self.type(dtypes.bool, value.shape)} {name} to {kind}")
+            address, nbytes = self.address(pointer, index), value.shape[0] * pointer.dtype.itemsize
+            odd = self.fresh(f"and i64 {self.fresh(f'ptrtoint ptr {address} to i64')}, {nbytes - 1}")
+            rest = self.fresh(f"or i64 {rest}, {odd}")
+            stores.append((f"{kind} {name}", address, nbytes))
+        self.count += 1
+        past, plain, done = (f"{word}{self.count}" for word in ("past", "plain", "stored"))
+        self.lines.append(f"  br i1 {self.fresh(f'icmp eq i64 {rest}, 0')}, label %{past}, label %{plain}")
+        self.metadata["!1"] = "!{i32 1}"
+        for name, mark in ((past, ", !nontemporal !1"), (plain, "")):
+            self.label(name)
+            for value, address, nbytes in stores:
+                self.lines.append(f"  store {value}, ptr {address}, align {nbytes if mark else 1}{mark}")
+            self.lines.append(f"  br label %{done}")
+        self.label(done)
+
     def across(self, node: Node, kind: str) -> str:
         """The lanes of a vector combined by halves, always in the same order."""
         (vector,) = node.src
         name, lanes = self.value(vector), vector.shape[0]
+        if vector.dtype.is_bool and kind in ("max", "min"):
+            word = self.fresh(f"bitcast <{lanes} x i1> {name} to i{lanes}")
+            return self.fresh(f"icmp {'ne' if kind == 'max' else 'eq'} i{lanes} {word}, {0 if kind == 'max' else -1}")
         while lanes > 1:
             half = lanes // 2
             full = self.type(vector.dtype, (lanes,))
@@ -440,7 +513,7 @@ class _Writer:
 
     def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
         """Two values of a reduction taken together."""
-        return self.plain(COMBINE[kind], dtype, shape, [a, b])
+        return self.plain(COMBINES[kind].op.name, dtype, shape, [a, b])
 
     # -- arithmetic
 
@@ -460,7 +533,7 @@ class _Writer:
             case _:
                 pass
         values = [self.value(s, shape) for s in node.src]
-        if op.name == "where":
+        if isinstance(op, Where):
             kind = self.type(node.dtype, shape)
             return self.fresh(
                 f"select {self.type(dtypes.bool, shape)} {values[0]}, {kind} {values[1]}, {kind} {values[2]}"
@@ -514,6 +587,8 @@ class _Writer:
             return self.fresh(f"fadd {kind} {product}, {values[2]}")
         if name == "copysign":
             return self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, values[0]), (kind, values[1])))
+        if name == "ldexp":
+            return self.ldexp(shape, *values)
         if name == "mod":
             return self.float_mod(dtype, shape, values[0], values[1])[0]
         if name == "floor_div":
@@ -521,6 +596,27 @@ class _Writer:
         if dtype is dtypes.float64:
             return self.library(name, shape, values)
         raise InternalError(f"llvm: no spelling of {name} for {dtype.name}")
+
+    def ldexp(self, shape: tuple[int, ...], x: str, n: str) -> str:
+        """A float32 by a power of two: one instruction of AVX-512, else in two steps, so that neither overflows."""
+        real, word = self.type(dtypes.float32, shape), self.type(dtypes.int32, shape)
+        if "avx512f" in self.target.features and shape == (16,):
+            name = "llvm.x86.avx512.mask.scalef.ps.512"
+            given = ((real, x), (real, n), (real, "zeroinitializer"), ("i16", "-1"), ("i32", "4"))
+            return self.fresh(self.intrinsic(name, real, *given))
+        flag = self.type(dtypes.bool, shape)
+        least, zero = (self.splat(dtypes.float32, v, shape) for v in (-150.0, 0.0))
+        gone, odd = (self.fresh(f"fcmp {test} {real} {n}, {least}") for test in ("olt", "ult"))  # or NaN, as x is then
+        none = self.fresh(f"fmul {real} {x}, {zero}")
+        x = self.fresh(f"select {flag} {gone}, {real} {none}, {real} {x}")  # denormals are slow
+        n = self.fresh(f"select {flag} {odd}, {real} {zero}, {real} {n}")
+        whole = self.fresh(f"fptosi {real} {n} to {word}")
+        half = self.fresh(f"ashr {word} {whole}, {self.splat(dtypes.int32, 1, shape)}")
+        for part in (half, self.fresh(f"sub {word} {whole}, {half}")):
+            field = self.fresh(f"add {word} {part}, {self.splat(dtypes.int32, 127, shape)}")
+            field = self.fresh(f"shl {word} {field}, {self.splat(dtypes.int32, 23, shape)}")
+            x = self.fresh(f"fmul {real} {x}, {self.fresh(f'bitcast {word} {field} to {real}')}")
+        return x
 
     def float_mod(self, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> tuple[str, str]:
         """The remainder with the divisor's sign, and the floored quotient, as NumPy computes them."""
@@ -806,6 +902,11 @@ class _Writer:
         up = self.fresh(f"zext {flag} {self.fresh(f'fcmp ogt {kind} {back}, {plain}')} to {word}")
         lost = self.fresh(f"zext {flag} {self.fresh(f'fcmp one {kind} {back}, {plain}')} to {word}")
         return self.fresh(f"or {word} {self.fresh(f'sub {word} {bits}, {up}')}, {lost}")
+
+
+def _writes_past(target: Target) -> bool:
+    """Whether a machine has stores past the caches, and the fence after them."""
+    return "sse2" in target.features
 
 
 def _is_first_alone(mask: Node) -> bool:

@@ -48,7 +48,8 @@ from intaglio.ops.memory import Const, const
 if TYPE_CHECKING:
     from intaglio.ir.rule import Number
 
-integers: Final = Ruleset("integers", dtypes.ints)
+WRAPPING: Final = tuple(d for d in dtypes.ints if d is not dtypes.int64)  # positions are of int64: Index knows these
+integers: Final = Ruleset("integers", WRAPPING)
 Pair = tuple[Node, Node]
 TRUE: Final = const(dtypes.bool, True)
 FALSE: Final = const(dtypes.bool, False)
@@ -75,7 +76,7 @@ def fold_constants(node: Node) -> Node | None:
     """An op of integer constants -> its value."""
     values: list[Number] = []
     for source in node.src:
-        if not isinstance(source.op, Const) or source.dtype.is_float:
+        if not isinstance(source.op, Const) or source.dtype not in WRAPPING:
             return None
         values.append(source.op.value)
     assert isinstance(node.op, Elementwise)
@@ -86,7 +87,9 @@ def fold_constants(node: Node) -> Node | None:
 def constant_last(node: Node) -> Node | None:
     """c + x -> x + c, for every commutative op."""
     x, y = node.src
-    return make(node.op, y, x) if isinstance(x.op, Const) and not isinstance(y.op, Const) else None
+    if x.dtype not in WRAPPING or not isinstance(x.op, Const) or isinstance(y.op, Const):
+        return None
+    return make(node.op, y, x)
 
 
 @integers.rule

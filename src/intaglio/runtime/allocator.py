@@ -5,33 +5,34 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
+from functools import lru_cache
 from typing import Final
 
 from intaglio.core.errors import DeviceError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
-from intaglio.runtime.pages import anonymous
+from intaglio.runtime.buffer import Buffer
+from intaglio.runtime.pages import anonymous, enlarge
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
+HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be touched first, and to be found again
 KEPT: Final = 1 << 29  # bytes of freed memory kept for reuse
 
 
-class Block:
-    """Some bytes at a fixed address, returned to their allocator when nothing refers to them."""
+class Block(Buffer):
+    """A buffer whose bytes are returned to their allocator when nothing refers to it."""
 
-    __slots__ = ("__weakref__", "_allocator", "_capacity", "_memory", "address", "nbytes")
+    __slots__ = ("_capacity", "_return")
 
     def __init__(self, allocator: Allocator, memory: object, address: int, capacity: int, nbytes: int) -> None:
-        self._allocator = allocator
-        self._memory = memory
+        super().__init__(address, nbytes, memory)
         self._capacity = capacity
-        self.address: Final = address
-        self.nbytes: Final = nbytes
+        self._return = allocator.returned.append
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
-        self._allocator.returned.append((self._memory, self.address, self._capacity, self.nbytes))
+        self._return((self.owner, self.address, self._capacity, self.nbytes))
 
 
 class Allocator:
@@ -51,7 +52,8 @@ class Allocator:
         Raises: DeviceError if there are not so many.
         """
         with self._lock:
-            self._collect()
+            if self.returned:
+                self._collect()
             if self.limit is not None and self.used + nbytes > self.limit:
                 raise DeviceError(
                     f"allocate: {nbytes} bytes do not fit; {self.used} of {self.limit} are in use. Free some tensors?"
@@ -62,10 +64,11 @@ class Allocator:
                 memory, address = free.pop()
                 self._kept -= capacity
             else:
-                memory, address = _take(capacity)
+                memory, address = self._take(capacity)
             self.used += nbytes
-            GlobalCounters.mem_used += nbytes
-            GlobalCounters.peak = max(GlobalCounters.peak, GlobalCounters.mem_used)
+            used = GlobalCounters.mem_used = GlobalCounters.mem_used + nbytes
+            if used > GlobalCounters.peak:
+                GlobalCounters.peak = used
             return Block(self, memory, address, capacity, nbytes)
 
     def collect(self) -> None:
@@ -83,15 +86,19 @@ class Allocator:
                 self._free.setdefault(capacity, []).append((memory, address))
                 self._kept += capacity
 
-    def trim(self) -> int:
-        """Give all kept memory back to the system; how many bytes it was."""
-        with self._lock:
-            self._collect()
-            kept, self._kept = self._kept, 0
+    def _take(self, capacity: int) -> tuple[object, int]:
+        """Fresh memory. Where the system has no more, all that is kept goes back to it first."""
+        try:
+            return _take(capacity)
+        except DeviceError:
+            if not self._kept:
+                raise
+            self._kept = 0
             self._free.clear()
-            return kept
+            return _take(capacity)
 
 
+@lru_cache(maxsize=1024)
 def _size_class(nbytes: int) -> int:
     """The bytes that are really taken: a power of two, or one of four steps between."""
     size = max(nbytes, ALIGNMENT)
@@ -103,7 +110,10 @@ def _take(capacity: int) -> tuple[object, int]:
     """Fresh memory: (what keeps it alive, its address)."""
     try:
         if capacity >= LARGE:
-            return anonymous(capacity)
+            pages, address = anonymous(capacity)
+            if capacity >= HUGE:
+                enlarge(pages)
+            return pages, address
         raw = ctypes.create_string_buffer(capacity + ALIGNMENT)
     except (OSError, MemoryError, ValueError, OverflowError) as error:
         raise DeviceError(f"allocate: the system has no {capacity} bytes; {error}. Free some tensors?") from error

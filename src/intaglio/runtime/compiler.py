@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from intaglio.core.errors import InternalError
+from intaglio.core.errors import CompileError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.target import Target
 from intaglio.runtime import elf
@@ -64,7 +64,7 @@ def host_features() -> frozenset[str]:
 def compile_text(source: str) -> bytes:
     """IR text as an object file.
 
-    Raises: InternalError if the text is no valid IR (it comes from this package's own renderer).
+    Raises: CompileError if LLVM refuses the text.
     """
     with _lock:
         host = _host()
@@ -73,7 +73,8 @@ def compile_text(source: str) -> bytes:
             module = llvm.parse_assembly(source)
             module.verify()
         except RuntimeError as error:
-            raise InternalError(f"llvm: the renderer wrote invalid IR; {error}. Please report it.\n{source}") from error
+            message = f"llvm: the text of a kernel must be valid IR; LLVM says: {error}. Please report it."
+            raise CompileError(message, source, str(error)) from error
         return host.machine.emit_object(module)
 
 

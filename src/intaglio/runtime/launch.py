@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 DRIVER: Final = """
 define void @run_table(ptr %args, i64 %begin, i64 %end) {
 entry:
+  %rows = load ptr, ptr %args
+  %base.at = getelementptr i64, ptr %args, i64 1
+  %base = load ptr, ptr %base.at
   %some = icmp slt i64 %begin, %end
   br i1 %some, label %loop, label %done
 loop:
   %i = phi i64 [%begin, %entry], [%j, %loop]
-  %row = getelementptr [3 x i64], ptr %args, i64 %i
+  %row = getelementptr [3 x i64], ptr %rows, i64 %i
   %kernel = load ptr, ptr %row
-  %slots.at = getelementptr i64, ptr %row, i64 1
-  %slots = load ptr, ptr %slots.at
+  %start.at = getelementptr i64, ptr %row, i64 1
+  %start = load i64, ptr %start.at
+  %slots = getelementptr i64, ptr %base, i64 %start
   %chunks.at = getelementptr i64, ptr %row, i64 2
   %chunks = load i64, ptr %chunks.at
   call void %kernel(ptr %slots, i64 0, i64 %chunks)
@@ -45,35 +49,31 @@ def _driver(compiler: Compiler) -> ctypes._CFunctionType:
 
 
 class Table:
-    """Kernels with their arguments, ready to run: rows of (function, arguments, chunks)."""
+    """Kernels in order: rows of (function, place of its first argument, chunks)."""
 
-    def __init__(self, compiler: Compiler, launches: Sequence[tuple[int, Sequence[int], int]]) -> None:
-        """Pack (address, 8-byte slots, chunks) for each launch."""
+    def __init__(self, compiler: Compiler, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Pack (address, place of the first argument among those of all, chunks) for each kernel."""
         self._compiler: Final = compiler
-        slots = array("Q")
-        starts: list[int] = []
-        for _, own, _ in launches:
-            starts.append(len(slots))
-            slots.extend(own)
-        base = slots.buffer_info()[0] if len(slots) else 0
-        rows = array("Q")
-        for (address, _, chunks), start in zip(launches, starts, strict=True):
-            rows.extend((address, base + 8 * start, chunks))
-        self._slots: Final = slots
-        self._rows: Final = rows
-        self._launches: Final = [
-            (address, base + 8 * start, chunks) for (address, _, chunks), start in zip(launches, starts, strict=True)
-        ]
-        self.count: Final = len(launches)
+        self._drive: Final = _driver(compiler)
+        self._launches: Final = rows
+        self._rows: Final = array("Q", [word for row in rows for word in row])
+        self._shared: Final = [number for number, (_, _, chunks) in enumerate(rows) if chunks > 1]
 
-    def run(self, threads: int) -> None:
-        """Run all in order: kernels in one piece by one native call, those in chunks by several threads."""
-        shared = [k for k, (_, _, chunks) in enumerate(self._launches) if chunks > 1] if threads > 1 else []
-        start = 0
-        for place in (*shared, self.count):
+    def run(self, slots: array[int], threads: int, first: int, last: int) -> None:
+        """Run kernels `first` to before `last`: those in one piece by one native call, those in chunks by threads.
+
+        Args:
+            slots: The 8-byte arguments of all kernels.
+        """
+        base, _ = slots.buffer_info()
+        head = array("Q", (self._rows.buffer_info()[0], base))
+        table, _ = head.buffer_info()
+        shared = [k for k in self._shared if first <= k < last] if threads > 1 else []
+        start = first
+        for place in (*shared, last):
             if place > start:
-                _driver(self._compiler)(self._rows.buffer_info()[0], start, place)
-            if place < self.count:
-                address, slots, chunks = self._launches[place]
-                pool.run(self._compiler, address, slots, chunks, threads)
+                self._drive(table, start, place)
+            if place < last:
+                address, own, chunks = self._launches[place]
+                pool.run(self._compiler, address, base + 8 * own, chunks, threads)
             start = place + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import sys
@@ -14,3 +15,11 @@ def anonymous(size: int) -> tuple[mmap.mmap, int]:
     else:
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))
+
+
+def enlarge(pages: mmap.mmap) -> None:
+    """Ask for huge pages, where the system has them."""
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    if advice is not None:
+        with contextlib.suppress(OSError):  # a kernel that was built without them
+            pages.madvise(advice)

@@ -48,19 +48,21 @@ class _Order:
 
     def __init__(self, program: Program) -> None:
         self.program: Final = program
+        outputs = [Write(ref, view, value) for ref, view, value in program.outputs]
+        self.statements: Final = [*program.statements, *outputs]
         self.writers: Final[dict[BufferRef, Writers]] = {}
         self.windows: Final[dict[Node, _Window]] = {}
         self.before: Final[dict[int, list[Write]]] = {}  # statements to run just before a number
         self.temps: Final[dict[Node, Node]] = {}  # a value computed early -> its buffer
         self.forms: Final[dict[Node, Node]] = {}  # a value that was stale somewhere -> what it was made there
-        self.fresh: Final[set[BufferRef]] = set(program.fresh)
+        self.fresh: Final[set[BufferRef]] = {*program.fresh, *[output.ref for output in program.outputs]}
         self.renamed: Final[dict[BufferRef, BufferRef]] = {}  # a buffer of the program -> where its bytes are now
         self.plain: Final[dict[Node, Node]] = {}  # values with their reads as windows on the buffers of now
         self.followers: Final = Followers()
 
     def run(self) -> Ordered:
         """Collect writers, place every statement, then resolve reads in order."""
-        statements = self.program.statements
+        statements = self.statements
         for number, statement in enumerate(statements):
             for ref, view in _targets(statement):
                 self.writers.setdefault(ref, Writers()).add(number, view)
@@ -70,7 +72,7 @@ class _Order:
                 plain.append((number, statement))
                 continue
             at = number
-            if number in self.program.floating:
+            if number >= len(self.program.statements):  # an output
                 ready, deadline, _ = self._window(statement.value)
                 at = max(ready, min(deadline, number))
             values = [self._valid(value, at) for value in (statement.value, *statement.indices)]
@@ -203,7 +205,7 @@ class _Order:
                 for arm in statement.arms
             )
             selector = self._plain(statement.selector) if statement.selector is not None else None
-            return [Repeat(statement.counter, arms, selector)]
+            return [replace(statement, arms=arms, selector=selector)]
         ref = self._physical(statement.ref)
         value = self._plain(statement.value)
         indices = tuple(self._plain(i) for i in statement.indices)

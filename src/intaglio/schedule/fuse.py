@@ -14,6 +14,7 @@ from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, wi
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.followers import Followers
+from intaglio.schedule.pieces import FEW, in_pieces, pieces_of
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
     done: dict[Node, Node] = {}
     followers = Followers()
     out: list[Statement] = []
+    statements = [replace(s, value=in_pieces(s.value, is_product)) if isinstance(s, Write) else s for s in statements]
     shared = _shared(statements)
 
     def overwrite(ref: BufferRef) -> None:
@@ -49,8 +51,9 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
             for write in itertools.chain(*statement.arms):
                 overwrite(write.ref)
             continue
+        statement = _unmoved(statement, shared)
         maker = _Materialize(statement.ref.device, fresh, done, shared, out, followers)
-        value = maker.value(statement.value)
+        value = maker.root(statement.value)
         indices = tuple(maker.value(i) for i in statement.indices)
         if isinstance(value.op, Put):
             base, values, *places = value.src
@@ -77,7 +80,35 @@ def _shared(statements: list[Statement]) -> set[Node]:
             else:
                 continue
             stack.extend(node.src)
-    return {node for node in shared if isinstance(node.op, (Reduce, Elementwise)) and node.shape}
+    return {node for node in shared if isinstance(node.op, (Reduce, Elementwise, Put)) and node.shape}
+
+
+def _unmoved(statement: Write, shared: set[Node]) -> Write:
+    """A write of a moved scatter as one of the scatter itself, to the view moved back: else it would be copied.
+
+    It is, where only so whole rows of values come to whole rows.
+    """
+    view, value = statement.view, statement.value
+    while value.src and not statement.indices and value.dtype is view.dtype:
+        (x, *others) = value.src
+        match value.op:
+            case Put() if value not in shared:
+                last = value.rank - 1
+                rows = value.src[1].rank > value.src[2].rank and abs(_stride(value.src[1], value.src[1].rank - 1)) == 1
+                apart = rows and view.shape[last] > 1 and view.strides[last] != view.dtype.itemsize
+                return statement if apart else replace(statement, view=view, value=value)
+            case Permute(order=order):
+                moved: View | None = view.permute(tuple(order.index(a) for a in range(len(order))))
+            case Reshape():
+                moved = view.reshape(x.shape)
+            case Window(view=View(dtype=dtype, offset=0) as whole) if whole.is_contiguous and dtype is x.dtype:
+                moved = view.reshape(x.shape) if whole.size == x.size and not others else None
+            case _:
+                moved = None
+        if moved is None:
+            break
+        view, value = moved, x
+    return statement
 
 
 def is_product(node: Node) -> bool:
@@ -122,6 +153,12 @@ class _Materialize:
         self.out: Final = out
         self.followers: Final = followers
         self.packs: Final[dict[Node, _Pack]] = {}
+
+    def root(self, root: Node) -> Node:
+        """A statement's value; a scatter that others use as well has a buffer of its own, which each copies."""
+        if not isinstance(root.op, Put) or root not in self.shared:
+            return self.value(root)
+        return self.done[root] if root in self.done else self._buffer(root, self.value(root))
 
     def value(self, root: Node) -> Node:
         """The root with what needs one in a buffer (the root itself is stored by its statement)."""
@@ -187,7 +224,9 @@ class _Materialize:
                         for factor in node.src[0].src:
                             self._factor(factor, column, chosen)
                         must = must or _has_product_below(node, order, chosen, self.done)
-                    must = must or node in self.shared or inner > DEEPEST
+                    pieces = pieces_of(node) if node.size <= FEW else []
+                    chosen.update(pieces)
+                    must = must or (bool(pieces) and _feeds_many(node, order)) or node in self.shared or inner > DEEPEST
                 case Elementwise():
                     deep = (inner > DEEPEST and node.size > 1 and node not in bodies) or inner > 4 * DEEPEST
                     must = must or deep or (node in self.shared and inner >= 8 and node.size >= 1024)
@@ -212,6 +251,17 @@ class _Materialize:
                 chosen.add(source if slides else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _feeds_many(node: Node, order: list[Node]) -> bool:
+    """Whether many values are computed from a value: then each thread would compute it again."""
+    reached = {node}
+    for n in order:
+        if any(s in reached for s in n.src):
+            reached.add(n)
+            if n.size > LIGHT:
+                return True
+    return False
 
 
 def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
@@ -497,41 +547,50 @@ def together(statements: list[Statement]) -> list[list[Statement]]:
     """
     groups: list[list[Statement]] = []
     written: set[BufferRef] = set()
-    loop: Repeat | None = None  # that of the last group
-    for statement in statements:
+    loops: list[Repeat] = []  # those of the last group
+    for place, statement in enumerate(statements):
         if isinstance(statement, Repeat):
-            groups.append([*_setup(groups, statement), statement])
-            loop = statement
-        elif loop is not None and _follows(groups[-1], loop, statement):
+            if statement.joined and groups and isinstance(groups[-1][-1], Repeat):
+                groups[-1].append(statement)
+                continue
+            loops = _joined(statements, place)
+            groups.append([*_setup(groups, loops), statement])
+        elif loops and _follows(groups[-1], loops, statement):
             groups[-1].append(statement)
-        elif loop is None and groups and _joins(groups[-1], statement, written):
+        elif not loops and groups and _joins(groups[-1], statement, written):
             groups[-1].append(statement)
             written.add(statement.ref)
         else:
             groups.append([statement])
-            written, loop = {statement.ref}, None
+            written, loops = {statement.ref}, []
     return groups
 
 
-def _setup(groups: list[list[Statement]], loop: Repeat) -> list[Statement]:
-    """The last statements so far, if a loop's kernel has room for them; they leave their groups."""
+def _joined(statements: list[Statement], place: int) -> list[Repeat]:
+    """A loop, and those that belong to its kernel."""
+    found = itertools.takewhile(lambda s: isinstance(s, Repeat) and s.joined, statements[place + 1 :])
+    return [s for s in (statements[place], *found) if isinstance(s, Repeat)]
+
+
+def _setup(groups: list[list[Statement]], loops: list[Repeat]) -> list[Statement]:
+    """The last statements so far, if the kernel of loops has room for them; they leave their groups."""
     found: list[Statement] = []
     while groups and len(found) + len(groups[-1]) < TOGETHER:
-        writes = [s for s in [*groups[-1], *found] if isinstance(s, Write) and _is_plain(s, loop)]
-        if len(writes) < len(groups[-1]) + len(found) or sum(map(_work, writes)) > _room(loop):
+        writes = [s for s in [*groups[-1], *found] if isinstance(s, Write) and _is_plain(s, loops[0])]
+        if len(writes) < len(groups[-1]) + len(found) or sum(map(_work, writes)) > _room(loops):
             break
         found = [*groups.pop(), *found]
     return found
 
 
-def _follows(group: list[Statement], loop: Repeat, statement: Write) -> bool:
-    """Whether a statement after a loop is copied out in the loop's kernel: elements that are not folded."""
-    after = [s for s in group[group.index(loop) + 1 :] if isinstance(s, Write)]
+def _follows(group: list[Statement], loops: list[Repeat], statement: Write) -> bool:
+    """Whether a statement after loops is copied out in their kernel: elements that are not folded."""
+    after = [s for s in group[group.index(loops[-1]) + 1 :] if isinstance(s, Write)]
     return (
         len(group) < TOGETHER
-        and _is_plain(statement, loop)
+        and _is_plain(statement, loops[0])
         and not any(isinstance(n.op, Reduce) for n in toposort((statement.value,)))
-        and sum(map(_work, [*after, statement])) <= _room(loop)
+        and sum(map(_work, [*after, statement])) <= _room(loops)
     )
 
 
@@ -546,10 +605,10 @@ def _work(statement: Write) -> int:
     return max(n.size for n in toposort((statement.value,)) if not isinstance(n.op, Buffer))
 
 
-def _room(loop: Repeat) -> int:
-    """How many elements may be written before, or after, a loop in its kernel: not many more than it writes itself."""
-    turns = turns_of(loop)
-    own = turns * sum(w.value.size for arm in loop.arms for w in arm) // len(loop.arms)
+def _room(loops: list[Repeat]) -> int:
+    """How many elements may be written before, or after, loops in their kernel: not many more than they write."""
+    turns = sum(map(turns_of, loops))
+    own = sum(turns_of(loop) * sum(w.value.size for arm in loop.arms for w in arm) // len(loop.arms) for loop in loops)
     return max(LIGHT, AROUND * turns, own)
 
 

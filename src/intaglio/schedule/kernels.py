@@ -11,9 +11,10 @@ from intaglio.core.size import NOMINAL, varies
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
-from intaglio.ops.loop import BLOCK, FOR, SWITCH, Range, Rows, StoreAt, sink, store
-from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Local, Param, Window, const, iota, window
+from intaglio.ops.loop import BLOCK, FOR, SWITCH, For, Range, Rows, Store, StoreAt, sink, store
+from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Local, Param, Take, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
+from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.chains import Chain
 from intaglio.schedule.program import Hole, Repeat, Statement, Write, turns_of
 
@@ -38,7 +39,7 @@ class PlannedKernel:
         """The buffers that are stored to."""
         slots: dict[int, None] = {}
         for node in walk((self.ast,)):
-            if node.op.name in ("store", "store_at"):
+            if isinstance(node.op, (Store, StoreAt)):
                 pointer = node.src[0].src[0].op
                 if isinstance(pointer, Param):
                     slots[pointer.slot] = None
@@ -190,8 +191,10 @@ class _Builder:
                         self.names[op.name] = None
                 case _:
                     done[node] = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
-                    if op.name in ("reduce", "scan", "take"):
-                        self.names[getattr(op, "kind", op.name)] = None
+                    if isinstance(op, (Reduce, Scan)):
+                        self.names[op.kind] = None
+                    elif isinstance(op, Take):
+                        self.names[op.name] = None
         return done[root]
 
     def literal(self, node: Node) -> Node:
@@ -231,7 +234,7 @@ class _Builder:
         arms = [[self.write(w) for w in arm] for arm in statement.arms]
         self.turns = 1
         if statement.selector is None:
-            return make(FOR, self.value(statement.counter), *arms[0])
+            return make(For(statement.free), self.value(statement.counter), *arms[0])
         which = self.value(statement.selector)
         return make(FOR, self.value(statement.counter), make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))
 
@@ -252,7 +255,7 @@ def offsets_of(statements: list[Statement]) -> set[Node]:
                     roots.extend(n.src[1] for n in walk((write.value,)) if isinstance(n.op, Window) and len(n.src) > 1)
                     if write.offset is not None:
                         roots.append(write.offset)
-    return set(toposort(roots))
+    return set(toposort(roots)) if roots else set()
 
 
 def _is_crooked(view: View) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 from intaglio.ir.node import Node, Op, Result, make
 from intaglio.ops.memory import Const
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from intaglio.core.dtypes import DType
     from intaglio.ir.view import View
     from intaglio.ops.memory import BufferRef
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True, slots=True)  # not frozen, since that makes each object by calls: a flush makes many
 class ReadAt(Op):
     """A leaf of statement values: a view of a buffer as it is just before statement number `position` runs.
 
@@ -22,9 +25,9 @@ class ReadAt(Op):
     its operands had when it was written); never larger.
     """
 
-    ref: BufferRef
-    view: View
-    position: int
+    ref: Final[BufferRef]
+    view: Final[View]
+    position: Final[int]
     name: ClassVar[str] = "read_at"
 
     def infer(self) -> Result:
@@ -57,7 +60,7 @@ class Hole(Op):
         return self.of, ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True, slots=True)
 class Write:
     """One write: the elements of `view` of `ref` take `value`, all of it computed before any is stored.
 
@@ -65,13 +68,13 @@ class Write:
     `offset` (a byte offset node) is only used in a `Repeat`'s body.
     """
 
-    ref: BufferRef
-    view: View
-    value: Node
-    indices: tuple[Node, ...] = ()
-    combine: str = "set"
-    offset: Node | None = None
-    site: tuple[str, int] | None = None
+    ref: Final[BufferRef]
+    view: Final[View]
+    value: Final[Node]
+    indices: Final[tuple[Node, ...]] = ()
+    combine: Final[str] = "set"
+    offset: Final[Node | None] = None
+    site: Final[tuple[str, int] | None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,34 +83,70 @@ class Repeat:
 
     Values in the body read memory as it is at that moment, by `Window(view)(Buffer(ref)[, byte offset])`; offsets are
     int64 scalar expressions of the counter (a Take of a constant buffer's window where positions are irregular).
-    `selector`, if any, is an int64 scalar that picks which arm of `arms` runs; else there is one arm.
+    `selector`, if any, is an int64 scalar that picks which arm of `arms` runs; else there is one arm. With `free`, all
+    writes have the first axis of their views in common, and what is done at one place along it depends on nothing that
+    is done at another in any turn. With `joined`, it belongs to the kernel of the loop before it.
     """
 
     counter: Node
     arms: tuple[tuple[Write, ...], ...]
     selector: Node | None = None
+    free: bool = False
+    joined: bool = False
 
 
 Statement: TypeAlias = Write | Repeat
+
+
+class Output(NamedTuple):
+    """A value that was asked for: the buffer that is made of it, and the row-major view that is all of that."""
+
+    ref: BufferRef
+    view: View
+    value: Node
 
 
 @dataclass(slots=True)
 class Program:
     """Statements in program order. Buffers that no statement has written hold what they hold.
 
-    `fresh` are the buffers that this program creates (no bytes yet). `keep` are the buffers whose final bytes matter;
-    everything else is scratch. `floating` are the numbers of statements that may run at any time at which their reads
-    are valid (values that were asked for: they write fresh buffers that nothing else in the program reads).
-    `pinned` are the buffers that may not move. `reads` says of values that they are to be read, not computed: they are
-    leaves of the statements' values, as if a `ReadAt` stood there.
+    `outputs` are the values that were asked for: each goes into a buffer of its own that this program creates and
+    keeps, and that nothing else in the program reads, at any time at which what it reads is valid.
+    `fresh` are the other buffers that this program creates (no bytes yet). `keep` are those whose final bytes matter;
+    everything else is scratch. `pinned` are the buffers that may not move. `reads` says of values that they are to be
+    read, not computed: they are leaves of the statements' values, as if a `ReadAt` stood there. `order` is all values,
+    inputs before users, as a walk from the statements and then the outputs finds them, where whoever made the program
+    knows.
     """
 
     statements: list[Statement]
     reads: dict[Node, ReadAt] = field(default_factory=dict)
     fresh: set[BufferRef] = field(default_factory=set)
     keep: set[BufferRef] = field(default_factory=set)
-    floating: set[int] = field(default_factory=set)
     pinned: set[BufferRef] = field(default_factory=set)
+    outputs: list[Output] = field(default_factory=list)
+    order: list[Node] | None = None
+
+
+def writes_of(statement: Statement) -> Iterable[Write]:
+    """The writes of a statement."""
+    return (statement,) if isinstance(statement, Write) else itertools.chain(*statement.arms)
+
+
+def values_of(statement: Statement) -> list[Node]:
+    """The values of a statement, in a fixed order."""
+    if isinstance(statement, Write) and statement.offset is None:
+        return [statement.value, *statement.indices]
+    found: list[Node] = []
+    for write in writes_of(statement):
+        found += (write.value, *write.indices)
+        if write.offset is not None:
+            found.append(write.offset)
+    if isinstance(statement, Repeat):
+        found.append(statement.counter)
+        if statement.selector is not None:
+            found.append(statement.selector)
+    return found
 
 
 def turns_of(statement: Repeat) -> int:

@@ -187,3 +187,5 @@ def _views(key: Key) -> Iterator[View]:
             yield from (w.view for arm in form.arms for w in arm)
         else:
             yield form.view
+    for output in key.outputs:
+        yield output.view

@@ -5,8 +5,6 @@ Programs of one structure need the same kernels, with other pointers and argumen
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,11 +12,12 @@ from intaglio.core.dtypes import DType
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, Op, make, toposort
 from intaglio.ir.view import View
+from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Detach, Elementwise
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Buffer, BufferRef, Const, buffer
 from intaglio.schedule.kernels import offsets_of, stays
-from intaglio.schedule.program import Hole, Program, ReadAt, Repeat, Write, read_at
+from intaglio.schedule.program import Hole, Output, Program, ReadAt, Repeat, Write, read_at, values_of, writes_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -26,33 +25,42 @@ if TYPE_CHECKING:
     from intaglio.schedule.program import Statement
 
 is_plain: Final = lru_cache(maxsize=4096)(stays)
+bounds: Final = lru_cache(maxsize=4096)(View.byte_bounds)
 
 
-@dataclass(slots=True)
 class _Uses:
     """What a program does with one buffer."""
 
-    number: int
-    low: int = 1 << 62  # the first byte of its views
-    high: int = 0  # the byte past the last
-    item: int = 1  # the size of their largest elements
-    read: bool = False
-    written: bool = False
-    whole: bool = False  # seen as all of its bytes, or yet to be allocated
+    __slots__ = ("number", "read", "start", "views", "whole", "written")
 
-    @property
-    def moves(self) -> bool:
-        """Whether only the distances between its views matter, not how many bytes lie before and after them."""
-        return not (self.whole or (self.read and self.written))
+    def __init__(self, number: int, *, whole: bool) -> None:
+        self.number: Final = number
+        self.views: Final[list[View]] = []
+        self.read: bool = False
+        self.written: bool = False
+        self.whole: bool = whole  # seen as all of its bytes, or yet to be allocated
+        self.start: int = 0  # the byte from which the structure sees the buffer
 
-    @property
-    def start(self) -> int:
-        """The byte from which the structure sees the buffer."""
-        return self.low // self.item * self.item if self.moves else 0
+    def cut(self, nbytes: int) -> int:
+        """Find the start in a buffer of so many bytes, and the bytes that the structure sees.
 
-    def size(self, ref: BufferRef) -> int:
-        """The bytes that the structure sees."""
-        return self.high - self.start if self.moves else ref.nbytes
+        Mostly only the distances between its views matter, not how many bytes lie before and after them.
+        """
+        if self.whole or (self.read and self.written):
+            return nbytes
+        views = self.views
+        low, high = bounds(views[0])
+        item = views[0].dtype.itemsize
+        for view in views[1:]:
+            first, end = bounds(view)
+            low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
+        self.start = low // item * item
+        return high - self.start
+
+    def moved(self, view: View) -> View:
+        """A view from where the structure sees the buffer."""
+        start = self.start
+        return View(view.dtype, view.shape, view.strides, view.offset - start) if start else view
 
 
 class WriteForm(NamedTuple):
@@ -72,6 +80,8 @@ class RepeatForm(NamedTuple):
     counter: int
     arms: tuple[tuple[WriteForm, ...], ...]
     selector: int | None
+    free: bool
+    joined: bool
 
 
 class BufferForm(NamedTuple):
@@ -80,8 +90,17 @@ class BufferForm(NamedTuple):
     device: str
     nbytes: int
     fresh: bool
-    keep: bool
-    pinned: bool
+    keep: bool = False
+    pinned: bool = False
+
+
+class OutputForm(NamedTuple):
+    """An `Output` by the number of its value."""
+
+    value: int
+    view: View
+    device: str
+    nbytes: int
 
 
 class Key(NamedTuple):
@@ -90,7 +109,7 @@ class Key(NamedTuple):
     values: tuple[tuple[Hashable, ...], ...]  # an op and the numbers of its inputs; or read, buffer, hole, range
     statements: tuple[WriteForm | RepeatForm, ...]
     buffers: tuple[BufferForm, ...]
-    floating: tuple[int, ...]
+    outputs: tuple[OutputForm, ...]
 
 
 class Structure:
@@ -98,7 +117,7 @@ class Structure:
 
     Attributes:
         key: All that planning may look at.
-        refs: The buffers in order of first use.
+        refs: The buffers in order of first use, then those of outputs.
         starts: For each, the byte from which the structure sees it.
         numbers: The literals that kernels take as arguments.
         size: How many values the program has.
@@ -106,51 +125,83 @@ class Structure:
 
     def __init__(self, program: Program) -> None:
         self._program: Final = program
-        self._statements: Final = [(s, _arms(s), _values(s)) for s in program.statements]
-        roots = [value for _, _, values in self._statements for value in values]
-        reads = program.reads
-        self._order: Final = toposort(roots, enter=lambda node: node not in reads)
+        roots = [value for statement in program.statements for value in values_of(statement)]
+        roots += [output.value for output in program.outputs]
+        self._order: Final = _in_order(program, roots)
+        at = self._at = {node: number for number, node in enumerate(self._order)}
         self._uses: Final[dict[BufferRef, _Uses]] = {}
-        self._holes: Final[dict[Node, int]] = {}
-        self._survey(set(roots))
-        self.refs: Final = list(self._uses)
-        self.starts: Final = [uses.start for uses in self._uses.values()]
+        self._reads: Final[list[tuple[int, _Uses, ReadAt]]] = []  # by the number of the value
+        values, self._holes = self._taken_apart({root for root in roots if isinstance(root.op, Const)})
+        for statement in program.statements:
+            for write in writes_of(statement):
+                self._see(write.ref, write.view if write.offset is None else None).written = True
+        buffers = tuple([self._buffer(ref, uses) for ref, uses in self._uses.items()])
+        for number, uses, read in self._reads:
+            values[number] = ("read", uses.number, uses.moved(read.view), read.position)
+        for number, node in enumerate(self._holes):
+            values[at[node]] = ("hole", number, node.dtype)
+        statements = tuple([self._form(statement) for statement in program.statements])
+        outputs = tuple([OutputForm(at[value], view, ref.device, ref.nbytes) for ref, view, value in program.outputs])
+        self.key: Final = Key(tuple(values), statements, buffers, outputs)
+        self.refs: Final = [*self._uses, *[output.ref for output in program.outputs]]
+        self.starts: Final = [*[uses.start for uses in self._uses.values()], *[0] * len(outputs)]
         self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
-        self.key: Final = self._key()
 
     @property
     def largest(self) -> int:
         """The elements of its largest value."""
         return max((node.size for node in self._order), default=0)
 
-    def _survey(self, stay: set[Node]) -> None:
-        """See what is done with each buffer, and which literals kernels take as arguments wherever they are used."""
+    def _taken_apart(self, stay: set[Node]) -> tuple[list[tuple[Hashable, ...]], list[Node]]:
+        """Every value by numbers, but reads, which are noted; and the literals that kernels take as arguments.
+
+        Those are the ones that only arithmetic uses.
+
+        Args:
+            stay: Literals that something else uses.
+        """
         reads = self._program.reads
         fixed = offsets_of(self._program.statements)
-        found: dict[Node, None] = {}
+        at = self._at
+        literals = False  # whether any came so far
+        lifted: dict[Node, None] = {}
+        values: list[tuple[Hashable, ...]] = []
         for node in self._order:
             op = reads.get(node) or node.op
+            kind = op.__class__
             if isinstance(op, ReadAt):
-                self._note(op.ref, op.view).read = True
-                continue
-            if isinstance(op, Buffer):
-                self._note(op.ref, None).read = True
-            lifts = isinstance(op, Elementwise) and not isinstance(op, Detach) and node not in fixed
-            for source in node.src:
-                if isinstance(source.op, Const):
-                    if lifts and not is_plain(source.op):
-                        found[source] = None
-                    else:
-                        stay.add(source)
-        for _, arms, _ in self._statements:
-            for write in itertools.chain(*arms):
-                self._note(write.ref, write.view if write.offset is None else None).written = True
-        for node in found:
-            if node not in stay:
-                self._holes[node] = len(self._holes)
+                uses = self._see(op.ref, op.view)
+                uses.read = True
+                self._reads.append((len(values), uses, op))
+                values.append(())
+            elif kind is Const:
+                literals = True
+                values.append((op,))
+            elif isinstance(op, Buffer):
+                uses = self._see(op.ref, None)
+                uses.read = True
+                values.append(("buffer", uses.number))
+            elif kind is Range:
+                values.append(("range", at[node.src[0]]))
+                stay.update(node.src)
+            else:
+                values.append((op, *[at[source] for source in node.src]))
+                if literals:
+                    self._sort(node, op, lifted, stay, fixed)
+        return values, [node for node in lifted if node not in stay]
 
-    def _note(self, ref: BufferRef, view: View | None) -> _Uses:
+    def _sort(self, node: Node, op: Op, lifted: dict[Node, None], stay: set[Node], fixed: set[Node]) -> None:
+        """Put the literals that a value uses to those that are taken out, or that stay."""
+        lifts = isinstance(op, Elementwise) and not isinstance(op, Detach) and node not in fixed
+        for source in node.src:
+            if isinstance(source.op, Const):
+                if lifts and not is_plain(source.op):
+                    lifted[source] = None
+                else:
+                    stay.add(source)
+
+    def _see(self, ref: BufferRef, view: View | None) -> _Uses:
         """One more use of a buffer: through a view, or as a whole."""
         uses = self._uses.get(ref)
         if uses is None:
@@ -158,62 +209,32 @@ class Structure:
         if view is None:
             uses.whole = True
         else:
-            low, high = view.byte_bounds()
-            uses.low = min(uses.low, low)
-            uses.high = max(uses.high, high)
-            uses.item = max(uses.item, view.dtype.itemsize)
+            uses.views.append(view)
         return uses
 
-    def _key(self) -> Key:
-        """Every value, statement and buffer, by number."""
+    def _buffer(self, ref: BufferRef, uses: _Uses) -> BufferForm:
+        """What is said of a buffer; of one that is only read, that it is there."""
+        nbytes = uses.cut(ref.nbytes)
+        if not uses.written:
+            return BufferForm(ref.device, nbytes, ref in self._program.fresh)
         program = self._program
-        reads = program.reads
-        at: dict[Node, int] = {}
-        values: list[tuple[Hashable, ...]] = []
-        for node in self._order:
-            at[node] = len(at)
-            match reads.get(node) or node.op:
-                case ReadAt(ref=ref, view=view, position=position):
-                    values.append(("read", self._uses[ref].number, self._moved(ref, view), position))
-                case Buffer(ref=ref):
-                    values.append(("buffer", self._uses[ref].number))
-                case Const() if node in self._holes:
-                    values.append(("hole", self._holes[node], node.dtype))
-                case Range():
-                    values.append(("range", at[node.src[0]]))
-                case op:
-                    values.append((op, *[at[s] for s in node.src]))
+        return BufferForm(ref.device, nbytes, ref in program.fresh, ref in program.keep, ref in program.pinned)
 
-        def write(w: Write) -> WriteForm:
-            ref, offset = self._uses[w.ref].number, w.offset
-            return WriteForm(
-                ref,
-                self._moved(w.ref, w.view),
-                w.combine,
-                at[w.value],
-                tuple([at[i] for i in w.indices]),
-                None if offset is None else at[offset],
-            )
+    def _form(self, statement: Statement) -> WriteForm | RepeatForm:
+        """A statement by numbers."""
+        if isinstance(statement, Write):
+            return self._write(statement)
+        arms = tuple(tuple(self._write(w) for w in arm) for arm in statement.arms)
+        selector = statement.selector
+        which = None if selector is None else self._at[selector]
+        return RepeatForm(self._at[statement.counter], arms, which, statement.free, statement.joined)
 
-        statements: list[WriteForm | RepeatForm] = []
-        for statement in program.statements:
-            if isinstance(statement, Repeat):
-                arms = tuple(tuple(write(w) for w in arm) for arm in statement.arms)
-                selector = statement.selector
-                form = RepeatForm(at[statement.counter], arms, None if selector is None else at[selector])
-                statements.append(form)
-            else:
-                statements.append(write(statement))
-        buffers = [
-            BufferForm(ref.device, uses.size(ref), ref in program.fresh, ref in program.keep, ref in program.pinned)
-            for ref, uses in self._uses.items()
-        ]
-        return Key(tuple(values), tuple(statements), tuple(buffers), tuple(sorted(program.floating)))
-
-    def _moved(self, ref: BufferRef, view: View) -> View:
-        """A view from where the structure sees its buffer."""
-        start = self._uses[ref].start
-        return view if not start else View(view.dtype, view.shape, view.strides, view.offset - start)
+    def _write(self, write: Write) -> WriteForm:
+        """A write by numbers."""
+        at, uses = self._at, self._uses[write.ref]
+        indices = tuple([at[index] for index in write.indices])
+        offset = None if write.offset is None else at[write.offset]
+        return WriteForm(uses.number, uses.moved(write.view), write.combine, at[write.value], indices, offset)
 
 
 def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
@@ -230,6 +251,10 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
                 made = make(Hole(hole, dtype))
             case ("range", int(bound)):
                 made = make(Range(number), done[bound])
+            case (Detach(), int(src)):
+                made = done[src]
+            case (Composite() as op, *src):
+                made = op.written_out(*[done[s] for s in src if isinstance(s, int)])
             case (Op() as op, *src):
                 made = make(op, *[done[s] for s in src if isinstance(s, int)])
             case _:
@@ -246,30 +271,20 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         if isinstance(form, RepeatForm):
             selector = None if form.selector is None else done[form.selector]
             arms = tuple(tuple(write(w) for w in arm) for arm in form.arms)
-            statements.append(Repeat(done[form.counter], arms, selector))
+            statements.append(Repeat(done[form.counter], arms, selector, form.free, form.joined))
         else:
             statements.append(write(form))
     fresh, keep, pinned = (
         {ref for ref, form in zip(refs, key.buffers, strict=True) if getattr(form, of)}
         for of in ("fresh", "keep", "pinned")
     )
-    return Program(statements, {}, fresh, keep, set(key.floating), pinned), refs
+    outputs = [Output(BufferRef(form.nbytes, form.device), form.view, done[form.value]) for form in key.outputs]
+    return Program(statements, {}, fresh, keep, pinned, outputs), [*refs, *[output.ref for output in outputs]]
 
 
-def _arms(statement: Statement) -> tuple[tuple[Write, ...], ...]:
-    """The writes of a statement, by arm."""
-    return statement.arms if isinstance(statement, Repeat) else ((statement,),)
-
-
-def _values(statement: Statement) -> list[Node]:
-    """The values of a statement, in a fixed order."""
-    found: list[Node] = []
-    for write in itertools.chain(*_arms(statement)):
-        found += (write.value, *write.indices)
-        if write.offset is not None:
-            found.append(write.offset)
-    if isinstance(statement, Repeat):
-        found.append(statement.counter)
-        if statement.selector is not None:
-            found.append(statement.selector)
-    return found
+def _in_order(program: Program, roots: list[Node]) -> list[Node]:
+    """The values of a program, inputs before users; those that are read have no inputs."""
+    if program.order is not None:
+        return program.order
+    reads = program.reads
+    return toposort(roots, enter=lambda node: node not in reads)

@@ -1,8 +1,9 @@
 """Values set aside: what a few writes later is still read of bytes that are overwritten by then, as a swap does.
 
 Such a read is of a copy that is made just before its bytes are overwritten, by a write like any other. So every read of
-a loop's turn sees what is there when it is used, and the turn is the body of one loop. Copies whose lives do not meet
-share their bytes.
+a loop's turn sees what is there when it is used, and the turn is the body of one loop. A value that is computed from
+other elements of its own target, as a reversed row is, is made aside likewise, and copied. Copies whose lives do not
+meet share their bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.view import View
 from intaglio.storage import reroll
 from intaglio.storage.journal import ROOM
-from intaglio.storage.skeleton import Pattern, Step
+from intaglio.storage.skeleton import Pattern, ReadStep, Step
 from intaglio.storage.storage import Storage
 from intaglio.storage.writes import Gathering, Item, Kind
 
@@ -50,14 +51,13 @@ class _Old:
 
     item: Item
     hole: int
-    step: Step
+    step: ReadStep
     over: int
     before: int  # the number of the last write of the storage before that
 
     @property
     def source(self) -> Storage:
         """The storage that is read."""
-        assert isinstance(self.step.storage, Storage)
         return self.step.storage
 
     @property
@@ -72,7 +72,7 @@ class _Old:
         return View(step.dtype, step.shape, step.strides, int(self.item.holes[self.hole]))
 
 
-def set_aside(writes: Sequence[Numbered], older: set[Storage], kind_of: MakeKind) -> list[Item]:
+def set_aside(writes: Sequence[Numbered], older: set[Storage], kind_of: MakeKind, gaps: dict[int, int]) -> list[Item]:
     """Let rolled writes of loops read copies of what is overwritten; gives the writes that make the copies.
 
     That is done for moments whose bytes are asked for no more than a few writes after they are overwritten, and only
@@ -81,16 +81,48 @@ def set_aside(writes: Sequence[Numbered], older: set[Storage], kind_of: MakeKind
     Args:
         writes: In order, with renewed stamps.
         older: The storages of which some of them reads an older moment.
+        gaps: For numbers of writes, how many numbers before them are taken.
     """
-    near = _near(writes, older) if older else []
-    if not near:
-        return []
     items = [what for _, _, what in writes if isinstance(what, Item)]
+    near = _near(writes, older) if older else []
+    own = _onto_themselves(items)
+    if not (near or own):
+        return []
     flowing = reroll.flowing(Gathering(items).take())
-    copies = _Copies(kind_of)
+    copies = _Copies(kind_of, gaps)
     for old in sorted((old for old in near if old.source in flowing), key=lambda old: (old.over, old.item.sequence)):
         copies.read(old)
+    for item in own:
+        if item.storage in flowing:
+            copies.value(item)
     return copies.made
+
+
+def _onto_themselves(items: list[Item]) -> list[Item]:
+    """The writes, of kinds with more than one, whose values depend on other elements of what they write.
+
+    Steps at one place with nothing between them are left as they are: each is a launch of one kernel, from one buffer
+    to another.
+    """
+    found: dict[Kind, list[int]] = {}
+    kinds: dict[Kind, bool] = {}
+    for place, item in enumerate(items):
+        kind = item.kind
+        if kind not in kinds:
+            small = 1 < kind.size < reroll.WIDE and not kind.pattern.is_in_parts
+            kinds[kind] = small and any(step.storage is kind.storage for step, _ in kind.reads)
+        if kinds[kind] and any(
+            step.storage is kind.storage and reroll.meets(kind, step, int(item.holes[hole]) - item.offset)
+            for step, hole in kind.reads
+        ):
+            found.setdefault(kind, []).append(place)
+    chosen: list[Item] = []
+    for places in found.values():
+        own = [items[place] for place in places]
+        steps = len({item.offset for item in own}) == 1 and places[-1] - places[0] == len(places) - 1
+        if len(own) > 1 and not steps:
+            chosen += own
+    return chosen
 
 
 def _near(writes: Sequence[Numbered], older: set[Storage]) -> list[_Old]:
@@ -101,7 +133,7 @@ def _near(writes: Sequence[Numbered], older: set[Storage]) -> list[_Old]:
     for place, (storage, number, what) in enumerate(writes):
         if isinstance(what, Item):
             for step, hole in what.kind.reads:
-                known = written.get(step.storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+                known = written.get(step.storage)
                 stamp = int(what.holes[hole + 1])
                 if known is None or not known.numbers or known.numbers[-1] <= stamp:
                     continue
@@ -123,12 +155,12 @@ def _near(writes: Sequence[Numbered], older: set[Storage]) -> list[_Old]:
 class _Copies:
     """Copies of bytes before they are overwritten, in as few storages as may be."""
 
-    def __init__(self, kind_of: MakeKind) -> None:
+    def __init__(self, kind_of: MakeKind, gaps: dict[int, int]) -> None:
         self._kind_of: Final = kind_of
         self.made: Final[list[Item]] = []
         self._known: Final[dict[tuple[Storage, View, int], tuple[Storage, int]]] = {}  # a read of a moment -> its copy
-        self._before: Final[dict[int, int]] = {}  # copies made just before the write of a number
-        self._rooms: Final[dict[tuple[int, str], list[Storage]]] = {}
+        self._gaps: Final = gaps
+        self._rooms: Final[dict[tuple[object, ...], list[Storage]]] = {}
         self._ends: Final[dict[Storage, int]] = {}  # the number of the last write that reads what is there
 
     def read(self, old: _Old) -> None:
@@ -136,29 +168,55 @@ class _Copies:
         key = (old.source, old.view, old.over)
         found = self._known.get(key)
         if found is None:
-            before = self._before.get(old.over, 0) + 1
-            if before >= ROOM:
+            number = self._number_before(old.over)
+            if number is None:
                 return
-            self._before[old.over] = before
-            found = self._known[key] = self._copy(old, old.over - ROOM + before)
+            found = self._known[key] = self._copy(old, number)
         storage, number = found
         self._ends[storage] = max(self._ends[storage], old.item.sequence)
         _redirect(old, storage, number, self._kind_of)
 
+    def value(self, item: Item) -> None:
+        """Let a write copy its value, which is made just before it."""
+        number = self._number_before(item.sequence)
+        if number is None:
+            return
+        kind = item.kind
+        view = View.contiguous(kind.dtype, kind.shape)
+        storage = self._room(view.nbytes, kind.storage, number, "value")
+        self._ends[storage] = item.sequence
+        made = self._kind_of(storage, view.dtype, view.shape, view.strides, kind.pattern)
+        self.made.append(Item(number, made, 0, item.holes, item.renewed))
+        step = ReadStep(view.dtype, view.shape, view.strides, storage)
+        item.kind = self._kind_of(kind.storage, kind.dtype, kind.shape, kind.strides, Pattern((step,)))
+        item.holes, item.renewed = (0, number), None
+
+    def _number_before(self, over: int) -> int | None:
+        """The next number for a write just before the write of a number; None where all are taken."""
+        before = self._gaps.get(over, 0) + 1
+        if before >= ROOM or over % ROOM:
+            return None
+        self._gaps[over] = before
+        return over - ROOM + before
+
     def _copy(self, old: _Old, number: int) -> tuple[Storage, int]:
         """A write that copies what is read."""
         view = View.contiguous(old.step.dtype, old.step.shape)
-        source = old.source
-        device = source.device if source.ref is None else source.ref.device
-        rooms = self._rooms.setdefault((view.nbytes, device), [])
-        storage = next((room for room in rooms if self._ends[room] < number), None)
-        if storage is None:
-            storage = Storage(view.nbytes, device)
-            rooms.append(storage)
+        storage = self._room(view.nbytes, old.source, number, "copy")
         self._ends[storage] = number
         kind = self._kind_of(storage, view.dtype, view.shape, view.strides, Pattern((old.step,)))
         self.made.append(Item(number, kind, 0, (old.view.offset, old.before)))
         return storage, number
+
+    def _room(self, nbytes: int, source: Storage, number: int, use: str) -> Storage:
+        """A storage on the device of another that nobody reads any more at the write of a number."""
+        device = source.device if source.ref is None else source.ref.device
+        rooms = self._rooms.setdefault((nbytes, device, use), [])
+        storage = next((room for room in rooms if self._ends[room] < number), None)
+        if storage is None:
+            storage = Storage(nbytes, device)
+            rooms.append(storage)
+        return storage
 
 
 def _redirect(old: _Old, storage: Storage, number: int, kind_of: MakeKind) -> None:
@@ -168,10 +226,9 @@ def _redirect(old: _Old, storage: Storage, number: int, kind_of: MakeKind) -> No
     steps: list[Step] = []
     place = 0
     for step in kind.pattern.steps:
-        steps.append(
-            replace(step, strides=view.strides, storage=storage) if place == hole and step.kind == "read" else step
-        )
-        place += {"read": 2, "number": 1, "op": 0}[step.kind]
+        mine = isinstance(step, ReadStep) and place == hole
+        steps.append(replace(step, strides=view.strides, storage=storage) if mine else step)
+        place += step.holes
     item.kind = kind_of(kind.storage, kind.dtype, kind.shape, kind.strides, Pattern(tuple(steps)))
     changed = (0, number)
     item.renewed = (*item.recorded[:hole], *changed, *item.recorded[hole + 2 :])

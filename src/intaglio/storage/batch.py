@@ -13,16 +13,17 @@ from intaglio.ops.loop import Range
 from intaglio.ops.memory import Const, Iota, Take, Window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, expand, reshape
 from intaglio.ops.reduce import Reduce, Scan
+from intaglio.storage.skeleton import OpStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from intaglio.storage.skeleton import Pattern, Step
+    from intaglio.storage.skeleton import Leaf, Pattern
 
 Shape = tuple[int, ...]
 
 
-def batch(pattern: Pattern, axes: Shape, leaf: Callable[[Step, int], tuple[Node, bool]]) -> Node:
+def batch(pattern: Pattern, axes: Shape, leaf: Callable[[Leaf, int], tuple[Node, bool]]) -> Node:
     """The pattern's value for all entries at once: shape `axes` + the shape of one entry's value.
 
     `leaf(step, first_hole)` gives a read or number, and whether it has the loop's axes in front.
@@ -30,11 +31,11 @@ def batch(pattern: Pattern, axes: Shape, leaf: Callable[[Step, int], tuple[Node,
     values: list[tuple[Node, bool]] = []
     hole = 0
     for step in pattern.steps:
-        if step.kind == "op":
+        if isinstance(step, OpStep):
             values.append(_apply(step, [values[i] for i in step.src], axes))
         else:
             values.append(leaf(step, hole))
-            hole += 2 if step.kind == "read" else 1
+            hole += step.holes
     value, batched = values[-1]
     if batched:
         return value
@@ -60,14 +61,12 @@ def supports(pattern: Pattern) -> bool:
         Iota,
         Range,
     )
-    return all(step.kind != "op" or isinstance(step.op, known) for step in pattern.steps)
+    return all(isinstance(step.op, known) for step in pattern.steps if isinstance(step, OpStep))
 
 
-def _apply(step: Step, src: Sequence[tuple[Node, bool]], axes: Shape) -> tuple[Node, bool]:
+def _apply(step: OpStep, src: Sequence[tuple[Node, bool]], axes: Shape) -> tuple[Node, bool]:
     """One op over inputs, some of which have the loop's axes in front."""
     op = step.op
-    if op is None:
-        raise InternalError("batch: a step without an op")
     if not any(batched for _, batched in src):
         return make(op, *(node for node, _ in src)), False
     k = len(axes)

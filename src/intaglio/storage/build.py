@@ -31,13 +31,13 @@ from intaglio.storage.columns import (
     integers,
     is_one_number,
 )
-from intaglio.storage.skeleton import Pattern
+from intaglio.storage.skeleton import NumberStep, OpStep, Pattern
 from intaglio.storage.writes import Kind, Run
 
 if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef
     from intaglio.storage.reroll import Sequential
-    from intaglio.storage.skeleton import Step
+    from intaglio.storage.skeleton import Leaf, ReadStep
     from intaglio.storage.storage import Storage
     from intaglio.storage.writes import Column
 
@@ -69,7 +69,7 @@ def _within(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> 
     return total
 
 
-def _positions(base: Node, axes: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Node:
+def positions(base: Node, axes: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> Node:
     """Element indices of shape `axes` + `shape`: a base for each entry, then the region's own steps."""
     inner = _within(shape, strides, item)
     if inner is None:
@@ -102,13 +102,13 @@ class Whole:
         self.whole: Final[dict[int, Integers]] = {}
         hole = 0
         for step in kind.pattern.steps:
-            if step.kind == "op":
+            if isinstance(step, OpStep):
                 continue
             self.columns[hole] = run.column(hole)
-            found = None if step.dtype.is_bool and step.kind == "number" else integers(self.columns[hole])
+            found = None if step.dtype.is_bool and isinstance(step, NumberStep) else integers(self.columns[hole])
             if found is not None:
                 self.whole[hole] = found
-            hole += 2 if step.kind == "read" else 1
+            hole += step.holes
         self.nest: Final = common_nest(self.n, [self.offsets, *self.whole.values()])
 
     def write(self) -> Write:
@@ -124,7 +124,7 @@ class Whole:
         view = flat(kind.dtype, self.ref.nbytes, int(self.offsets[0]))
         item = kind.dtype.itemsize
         base = self._table((self.offsets - view.offset) // item)
-        index = _positions(base, axes, kind.shape, kind.strides, item)
+        index = positions(base, axes, kind.shape, kind.strides, item)
         return Write(self.ref, view, value, indices=(index,))
 
     def _table(self, values: Column, dtype: DType = dtypes.int64) -> Node:
@@ -132,11 +132,11 @@ class Whole:
         ref = table(values, dtype, self.ref.device)
         return window(View.contiguous(dtype, self.nest.extents), buffer(ref))
 
-    def _leaf(self, step: Step, hole: int) -> tuple[Node, bool]:
+    def _leaf(self, step: Leaf, hole: int) -> tuple[Node, bool]:
         """A read or number of the pattern for all entries, and whether it has the nest's axes."""
-        if step.kind == "number":
+        if isinstance(step, NumberStep):
             return self._number(step, hole)
-        storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+        storage = step.storage
         offsets = self.whole[hole]
         form = affine(offsets, self.nest)
         if form is not None:
@@ -147,10 +147,10 @@ class Whole:
         view = flat(step.dtype, storage.nbytes, int(offsets[0]))
         item = step.dtype.itemsize
         base = self._table((offsets - view.offset) // item)
-        index = _positions(base, self.nest.extents, step.shape, step.strides, item)
+        index = positions(base, self.nest.extents, step.shape, step.strides, item)
         return take(self.read(storage, view), index), True
 
-    def _number(self, step: Step, hole: int) -> tuple[Node, bool]:
+    def _number(self, step: NumberStep, hole: int) -> tuple[Node, bool]:
         """A number of the pattern: a constant, an affine grid, or a table."""
         values = self.columns[hole]
         form = number_form(values, self.whole.get(hole), self.nest, step.dtype)
@@ -179,6 +179,11 @@ def _ints(form: Affine) -> tuple[int, ...]:
     return tuple(int(c) for c in form.coefficients)
 
 
+def counter(turns: int) -> Node:
+    """The counter of a new loop."""
+    return make(Range(next(_axes)), const(dtypes.int64, turns))
+
+
 class Turns:
     """A sequential loop: each hole an expression of the counter."""
 
@@ -191,7 +196,7 @@ class Turns:
         """
         self.group: Final = group
         self.home: Final = home
-        self.counter: Final = make(Range(next(_axes)), const(dtypes.int64, group.count))
+        self.counter: Final = counter(group.count)
         self._before: Node | None = None
 
     def repeat(self) -> Repeat:
@@ -217,12 +222,12 @@ class Turns:
         kind = run.kind
         ref = self.home(kind.storage)
 
-        def leaf(step: Step, hole: int) -> tuple[Node, bool]:
+        def leaf(step: Leaf, hole: int) -> tuple[Node, bool]:
             """A read or number as an expression of the counter."""
             values = run.column(hole)
-            if step.kind == "number":
+            if isinstance(step, NumberStep):
                 return self._number(values, run, step.dtype, ref.device), False
-            storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+            storage = step.storage
             base, offset = self._offset(values, run, step.dtype, ref.device)
             view = View(step.dtype, step.shape, step.strides, base)
             return window(view, buffer(self.home(storage)), offset), False
@@ -295,6 +300,9 @@ class Turns:
             found = self._progression(column, run)
             if found is not None:
                 return cast(add(mul(self.counter, const(dtypes.int64, found[1])), const(dtypes.int64, found[0])), dtype)
+            nest = self._digits(column, run)
+            if nest is not None:
+                return cast(add(nest[1], const(dtypes.int64, nest[0])), dtype)
         return self._lookup(values, dtype, device)
 
     def _lookup(self, values: Column, dtype: DType, device: str) -> Node:
@@ -317,7 +325,7 @@ def whole_write(run: Run, read: Reader, ref: BufferRef) -> Write:
     return Whole(run, read, ref).write()
 
 
-def copies(step: Step, target: Storage, places: Integers, offsets: Integers, stamps: Integers) -> Run:
+def copies(step: ReadStep, target: Storage, places: Integers, offsets: Integers, stamps: Integers) -> Run:
     """A run that copies what a read sees, at each of some offsets and stamps, to places of another storage."""
     whole = View.contiguous(step.dtype, step.shape)
     kind = Kind(target, step.dtype, step.shape, whole.strides, Pattern((step,)), ((step, 0),))

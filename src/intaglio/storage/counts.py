@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import toposort
 from intaglio.ops.memory import Read
+from intaglio.storage.skeleton import ReadStep
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from intaglio.ir.node import Node
 
@@ -42,6 +43,37 @@ def only_within(roots: list[Node], wanted: Sequence[Node]) -> set[Node]:
 def references_to(storage: Storage) -> int:
     """The references to a storage; those that counting makes are among them."""
     return sys.getrefcount(storage)
+
+
+def expressions_of(storages: Iterable[Storage], owners: Iterable[Storage]) -> dict[int, int]:
+    """How often the expressions of elements that some owners have pending refer to some storages, by their ids.
+
+    All expressions count that are remembered as extensions of these, for as long as they read one of the storages.
+    """
+    wanted = set(map(id, storages))
+    found: dict[int, int] = {}
+    steps: set[int] = set()
+    seen: set[int] = set()
+    stack = [skeleton for owner in owners for skeleton in owner.skeletons]
+    while stack:
+        skeleton = stack.pop()
+        if id(skeleton) in seen:
+            continue
+        seen.add(id(skeleton))
+        own = [id(storage) for storage in skeleton.storages if id(storage) in wanted]
+        if not own:
+            continue
+        for known in own:
+            found[known] = found.get(known, 0) + 1
+        if skeleton.storage is not None:
+            found[id(skeleton.storage)] += 1
+        for step in skeleton.key.steps if skeleton.key is not None else ():
+            if isinstance(step, ReadStep) and id(step.storage) in wanted and id(step) not in steps:
+                steps.add(id(step))
+                found[id(step.storage)] += 1
+        stack.extend(operand for operand in (skeleton.left, skeleton.right) if operand is not None)
+        stack.extend(skeleton.children.values())
+    return found
 
 
 def _references(order: list[Node], roots: list[Node]) -> dict[Node, int]:
@@ -74,3 +106,4 @@ def _references_of_a_slice() -> int:
 
 
 REFERENCES_OF_A_SLICE: Final = _references_of_a_slice()
+REFERENCES_OF_A_TABLE: Final = REFERENCES_OF_A_SLICE - 1  # of a storage that has no version 0 to be computed

@@ -6,6 +6,7 @@ import functools
 import weakref
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,16 +23,17 @@ from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
 from intaglio.schedule.kernels import PlannedKernel
-from intaglio.schedule.program import Program, ReadAt, Write, read_at
+from intaglio.schedule.program import Output, Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll, trim
-from intaglio.storage.build import Turns, copies, whole_write
+from intaglio.storage.build import copies, whole_write
 from intaglio.storage.grouping import Grouping
 from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, LoopEntry, Segment
 from intaglio.storage.kept import keep_everything, keep_overwritten
+from intaglio.storage.nested import loops
 from intaglio.storage.postponed import Pending, postponed, run_postponed
 from intaglio.storage.scalars import register_scalars, scalar_node
-from intaglio.storage.skeleton import Pattern, Step
-from intaglio.storage.slice import Slice
+from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
+from intaglio.storage.slice import Slice, whole_home
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from intaglio.core.dtypes import DType
+    from intaglio.schedule.program import Statement
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
 
@@ -68,7 +71,7 @@ def _needed(storages: Sequence[Storage], nodes: Sequence[Node]) -> Slice:
     while part.checks:
         _verify(part.checks)
         part = Slice(storages, nodes)
-    stamps = trim.doubtful(part.stamps)
+    stamps = trim.doubtful(part.stamps) if part.stamps else None
     if stamps:
         register_scalars()
         part.release()
@@ -150,28 +153,49 @@ class Flush:
         self.marks: Final[dict[Storage, Marks]] = {}
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
-        self.groups: Final = Grouping(part, self.homes)
+
+    @cached_property
+    def groups(self) -> Grouping:
+        """How the entries are grouped."""
+        return Grouping(self.slice, self.homes)
 
     def run(self) -> list[BufferRef]:
         """Build the program, run it, then retire its entries."""
         outputs = self.build()
         renamed: dict[BufferRef, BufferRef] = {}
-        if self.program.statements:
+        if self.program.statements or self.program.outputs:
             plan = plans.plan(self.program)
-            run_postponed({ref for kernel in plan.kernels for ref in kernel.buffers})
+            if postponed:
+                run_postponed(plan.buffers)
             renamed = plan.renamed
             engine.execute(plan, lambda: self._commit(renamed))
         else:
-            run_postponed(set(outputs) | {s.ref for s in self.slice.wanted if s.ref is not None})
+            run_postponed([*outputs, *[s.ref for s in self.slice.wanted if s.ref is not None]])
             self._commit(renamed)
         return [renamed.get(ref, ref) for ref in outputs]
 
     def build(self) -> list[BufferRef]:
         """The program; gives the buffer of each wanted node."""
+        return self._values_alone() if self.slice.is_still else self._with_entries()
+
+    def _values_alone(self) -> list[BufferRef]:
+        """The program where nothing is pending: the wanted nodes as they stand. All that they read is in memory."""
+        part, program = self.slice, self.program
+        program.order = part.order
+        program.reads.update(part.leaves)
+        device = engine.default_device()
+        mixed = any(read.ref.device != device for read in part.leaves.values())
+        outputs: list[BufferRef] = []
+        for node in part.nodes:
+            own = self._device_of(node) if mixed else device
+            outputs.append(whole_home(node) or self._output(node, own or device))
+        return outputs
+
+    def _with_entries(self) -> list[BufferRef]:
+        """The program of what is pending, and the wanted nodes."""
         if self.slice.stamps:
             register_scalars()
-        for storage in self.slice.stamps:
-            storage.close()
+        self.slice.close()
         self.slice.find_own()
         for storage, stamp in self.slice.stamps.items():
             if storage.log:
@@ -180,7 +204,7 @@ class Flush:
         self._statements(self.slice.entries())
         for storage in self.slice.wanted:
             self.home(storage)
-        outputs = [self._output(node) for node in self.slice.nodes]
+        outputs = [whole_home(node) or self._resolved_output(node) for node in self.slice.nodes]
         self._save_readers()
         self.program.keep.update(ref for s, ref in self.homes.items() if s not in self.groups.private)
         self.program.pinned.update(ref for s, ref in self.homes.items() if s.stays)
@@ -224,9 +248,9 @@ class Flush:
             self.homes[storage] = ref
         return ref
 
-    def _add(self, statement: Write | object) -> None:
+    def _add(self, statement: Statement) -> None:
         """Append a statement."""
-        self.program.statements.append(statement)  # pyright: ignore[reportArgumentType] -- Write or Repeat
+        self.program.statements.append(statement)
 
     def _mark(self, storage: Storage, first: int, last: int) -> None:
         """Note that the statements so far have made the writes to a storage from one number to another."""
@@ -313,18 +337,16 @@ class Flush:
                     stack.extend(node.src)
         return None
 
-    def _output(self, node: Node) -> BufferRef:
-        """A statement that computes a wanted node into a buffer of its own, unless it is in one already."""
-        place = node.place
-        if place is not None and place[1].is_contiguous and place[1].nbytes == place[0].nbytes:
-            return place[0]
+    def _resolved_output(self, node: Node) -> BufferRef:
+        """The buffer of a wanted node, resolved."""
         value = self.resolve(node)
-        device = self._device_of(value) or engine.default_device()
-        ref = engine.new_ref(node.nbytes, device)
-        self.program.fresh.add(ref)
-        self.program.keep.add(ref)
-        self.program.floating.add(len(self.program.statements))
-        self._add(Write(ref, View.contiguous(node.dtype, node.shape), value))
+        return self._output(value, self._device_of(value) or engine.default_device())
+
+    def _output(self, value: Node, device: str) -> BufferRef:
+        """The buffer that a value will be in."""
+        view = View.contiguous(value.dtype, value.shape)
+        ref = BufferRef(view.nbytes, device)
+        self.program.outputs.append(Output(ref, view, value))
         return ref
 
     # -- entries
@@ -352,7 +374,8 @@ class Flush:
                     self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
                 self._mark_group(writes)
             case reroll.Sequential(writes=writes):
-                self._add(Turns(self.groups.tapes.beside(group), self.home).repeat())
+                for repeat in loops(self.groups.tapes.beside(group), self.home):
+                    self._add(repeat)
                 self._mark_group(writes)
 
     def _mark_group(self, writes: Writes) -> None:
@@ -378,7 +401,7 @@ class Flush:
         runs = [copy for run in writes.runs for copy in self.groups.tapes.taped(run)]
         for run in runs:
             self.home(run.kind.storage)
-            self.home(run.kind.reads[0][0].storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+            self.home(run.kind.reads[0][0].storage)
         reader = self._reader(len(self.program.statements))
         for run in runs:
             self._add(whole_write(run, reader, self.home(run.kind.storage)))
@@ -398,7 +421,7 @@ class Flush:
                     self._add(Write(self.home(storage), View.contiguous(view.dtype, each.shape, place), value))
         for (ref, position, strides), (places, offsets) in columns.items():
             source = Storage(ref.nbytes, ref.device, ref=ref)
-            step = Step("read", view.dtype, each.shape, strides, source)
+            step = ReadStep(view.dtype, each.shape, strides, source)
             run = copies(step, storage, np.array(places), np.array(offsets), np.zeros(len(places), np.int64))
             self._add(whole_write(run, functools.partial(_read_buffer, position), self.home(storage)))
 
@@ -411,8 +434,9 @@ class Flush:
             case Entry(view=view, value=value, indices=indices, combine=combine, site=site):
                 places = tuple(self.resolve(index) for index in indices)
                 self._add(Write(ref, view, self.resolve(value), places, combine, site=site))
-            case LoopEntry(loop=loop):
-                self._add(Turns(loop, self.home).repeat())
+            case LoopEntry(loop=group):
+                for repeat in loops(group, self.home):
+                    self._add(repeat)
             case GatherEntry(view=view, reads=reads):
                 self._gather(storage, view, reads)
             case Item(kind=kind):
@@ -424,7 +448,7 @@ class Flush:
 
     def _segment(self, storage: Storage, dtype: DType, numbers: dict[int, int | float | bool], ref: BufferRef) -> Write:
         """A segment of numbers as a whole-array write."""
-        kind = self.groups.kind(storage, dtype, (), (), Pattern((Step("number", dtype),)))
+        kind = self.groups.kind(storage, dtype, (), (), Pattern((NumberStep(dtype),)))
         offsets = offsets_of(dtype, numbers)
         run = Run(kind, offsets, offsets, offsets, [list(numbers.values())])  # a whole write does not ask for places
         return whole_write(run, _no_reads, ref)
@@ -444,13 +468,7 @@ class Flush:
             match node.op:
                 case Read(storage=Storage() as storage, view=view, stamp=seen):
                     ref = self.homes[storage]
-                    fresh = engine.new_ref(view.nbytes, ref.device)
-                    self.program.fresh.add(fresh)
-                    self.program.keep.add(fresh)
-                    self.program.floating.add(len(self.program.statements))
-                    whole = View.contiguous(view.dtype, view.shape)
-                    self._add(Write(fresh, whole, read_at(ref, view, self.position(storage, seen))))
-                    self.saved.append((weakref.ref(node), fresh, whole))
+                    self._save(node, read_at(ref, view, self.position(storage, seen)), ref.device)
                 case _:
                     pass
 
@@ -458,14 +476,13 @@ class Flush:
         """Keep the computed value that the bytes were, where somebody still uses it."""
         node = storage.origin() if storage.origin is not None else None
         if node is not None and node.place is not None and node.place[0] is ref:
-            fresh = engine.new_ref(node.nbytes, ref.device)
-            self.program.fresh.add(fresh)
-            self.program.keep.add(fresh)
-            self.program.floating.add(len(self.program.statements))
-            whole = View.contiguous(node.dtype, node.shape)
-            self._add(Write(fresh, whole, read_at(ref, whole, 0)))
-            self.saved.append((weakref.ref(node), fresh, whole))
+            self._save(node, read_at(ref, View.contiguous(node.dtype, node.shape), 0), ref.device)
         storage.origin = None
+
+    def _save(self, node: Node, value: Node, device: str) -> None:
+        """Compute the value of a node for those who hold it."""
+        fresh = self._output(value, device)
+        self.saved.append((weakref.ref(node), fresh, View.contiguous(value.dtype, value.shape)))
 
     def _commit(self, renamed: dict[BufferRef, BufferRef]) -> None:
         """Retire the entries that have run."""
@@ -473,6 +490,9 @@ class Flush:
             storage.ref = renamed.get(ref, ref)
             storage.base = None
             storage.retire(self.slice.stamps.get(storage, 0))
+        for storage in self.groups.done:
+            storage.base = None
+            storage.retire(self.slice.stamps[storage])
         for reference, ref, view in self.saved:
             node = reference()
             if node is not None:

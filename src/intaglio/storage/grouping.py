@@ -11,21 +11,24 @@ from intaglio.ops.memory import Read
 from intaglio.storage import reroll
 from intaglio.storage.aside import set_aside
 from intaglio.storage.batch import supports
-from intaglio.storage.journal import Elements, Entry, first_of
+from intaglio.storage.instances import Instances, TooDeepError, of_one_form, reads_of, uses, version
+from intaglio.storage.journal import Elements, Entry, GatherEntry, first_of
 from intaglio.storage.readers import outdated, overwritten, renew, target
 from intaglio.storage.scalars import cast_pattern
 from intaglio.storage.skeleton import Pattern, of_node
 from intaglio.storage.slice import computed
 from intaglio.storage.storage import Storage
 from intaglio.storage.tape import Tapes
-from intaglio.storage.temporaries import made_in_turns, seen_through, still_read
+from intaglio.storage.temporaries import Versions, made_in_turns, seen_through, still_read, versions
 from intaglio.storage.writes import Gathering, Item, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
+    from intaglio.storage.instances import Version
     from intaglio.storage.journal import AnyEntry
     from intaglio.storage.readers import Numbered
     from intaglio.storage.skeleton import Hole
@@ -43,12 +46,14 @@ class Grouping:
     def __init__(self, part: Slice, homes: Container[Storage]) -> None:
         self.slice: Final = part
         self.tapes: Final = Tapes()
-        self.temporaries: Final[set[Storage]] = set()  # whose versions 0 are computed nowhere but in what reads them
-        self.private: Final[set[Storage]] = set()  # of copies that nothing needs afterwards
+        self.temporaries: Final[dict[Storage, Versions]] = {}  # which are computed nowhere but in what reads them
+        self.instances: Final[set[Storage]] = set()  # which are others' bytes for as long as they live
+        self.private: Final[set[Storage]] = set()  # of copies and instances, that nothing needs afterwards
         self._homes: Final = homes
         self._kinds: Final[dict[tuple[object, ...], Kind]] = {}
         self._newest: Final[dict[Node, int]] = {}  # the last of the writes that values of versions 0 see
         self._rollable: Final[dict[int, tuple[Entry | Item, Item]]] = {}  # by number
+        self._gaps: Final[dict[int, int]] = {}  # for numbers of writes, how many of those before them are taken
 
     def steps(self, entries: list[tuple[Storage, AnyEntry]]) -> Iterator[reroll.Group | tuple[Storage, AnyEntry]]:
         """Entries as groups that are rolled, and those that are not, in the order in which they are made.
@@ -85,6 +90,11 @@ class Grouping:
                 prior[storage] = entry.sequence
         yield from emit()
 
+    @property
+    def done(self) -> Iterable[Storage]:
+        """The storages that have no more use once the writes are made, though they never had bytes."""
+        return itertools.chain((storage for storage in self.temporaries if storage.log), self.instances)
+
     def _rolled(
         self, entries: list[tuple[Storage, AnyEntry]]
     ) -> tuple[list[tuple[Storage, AnyEntry | Item]], dict[Storage, list[int]]]:
@@ -92,15 +102,16 @@ class Grouping:
 
         Elements that read older moments, or write what is read so, are taken apart.
         """
-        self._see_through([entry for _, entry in entries if isinstance(entry, Entry)])
+        self._see_through([(storage, entry) for storage, entry in entries if isinstance(entry, Entry)])
         for storage, entry in entries:
             if isinstance(entry, Entry) and (found := self._item(storage, entry)) is not None:
                 self._rollable[entry.sequence] = found
-        self._see_no_more([entry for _, entry in entries if isinstance(entry, Entry)])
-        writes = [self._numbered(storage, entry) for storage, entry in entries]
+        self._see_no_more([(storage, entry) for storage, entry in entries if isinstance(entry, Entry)])
+        shared = self._share([pair for pair in entries if pair[0] not in self.temporaries])
+        writes = [self._numbered(storage, entry) for storage, entry in shared]
         older = outdated(writes)
         taken: list[tuple[Storage, AnyEntry | Item]] = []
-        for storage, entry in entries:
+        for storage, entry in shared:
             if older and isinstance(entry, Elements) and not older.isdisjoint({storage, *entry.sources()}):
                 taken.extend((storage, item) for item in self._items(storage, entry))
             else:
@@ -109,7 +120,7 @@ class Grouping:
             taken.sort(key=lambda pair: first_of(pair[1]))
             writes = [self._numbered(storage, entry) for storage, entry in taken]
         found = renew(writes, older)
-        copies = set_aside(writes, older, self.kind)
+        copies = set_aside(writes, older, self.kind, self._gaps)
         if copies:
             taken = self._with_copies(taken, copies)
             writes = [self._numbered(storage, entry) for storage, entry in taken]
@@ -117,23 +128,101 @@ class Grouping:
         alone = [entry for _, entry in taken if isinstance(entry, Entry) and entry.sequence not in self._rollable]
         return taken, self._observed(alone, writes, older, found)
 
-    def _see_through(self, entries: list[Entry]) -> None:
+    def _see_through(self, entries: list[tuple[Storage, Entry]]) -> None:
         """Find the temporaries of turns."""
-        candidates = {s for s in self.slice.bases if s.base is not None and s.ref is None and not (s.log or s.readers)}
-        candidates.difference_update(self.slice.wanted)
+        candidates: dict[Storage, Versions] = {}
+        for storage in self.slice.bases - set(self.slice.wanted):
+            base = storage.base
+            if base is None or storage.ref is not None or storage.readers:
+                continue
+            if not storage.log or storage in self.slice.private:
+                found = versions(base, storage, self.slice.log(storage))
+                if found is not None:
+                    candidates[storage] = found
         if candidates:
-            self.temporaries.update(made_in_turns(candidates, [entry.value for entry in entries]))
+            for storage in made_in_turns(candidates, [entry.value for _, entry in entries]):
+                self.temporaries[storage] = candidates[storage]
 
-    def _see_no_more(self, entries: list[Entry]) -> None:
+    def _see_no_more(self, entries: list[tuple[Storage, Entry]]) -> None:
         """Leave out the temporaries that something reads as they are."""
         if not self.temporaries:
             return
+        entries = [(storage, entry) for storage, entry in entries if storage not in self.temporaries]
         rolled = self._rollable
-        values = [node for e in entries if e.sequence not in rolled for node in (e.value, *e.indices)]
-        values += [entry.value for entry, _ in rolled.values() if isinstance(entry, Entry)]
+        values = [node for _, e in entries if e.sequence not in rolled for node in (e.value, *e.indices)]
+        plain = [rolled[entry.sequence][0] for _, entry in entries if entry.sequence in rolled]
+        values += [entry.value for entry in plain if isinstance(entry, Entry)]
         values += self.slice.nodes
-        values += [s.base for s in self.slice.bases - self.temporaries if s.base is not None]
-        self.temporaries.difference_update(still_read(values, self.temporaries))
+        values += [s.base for s in self.slice.bases - self.temporaries.keys() if s.base is not None]
+        for storage in still_read(values, self.temporaries):
+            del self.temporaries[storage]
+
+    def _share(self, entries: list[tuple[Storage, AnyEntry]]) -> Sequence[tuple[Storage, AnyEntry | Item]]:
+        """The entries, those of storages that turns make anew as writes of what these storages share."""
+        known = self._versions(entries)
+        if not known:
+            return entries
+        moved: list[Item] = []
+        rest: list[tuple[Storage, AnyEntry | Item]] = []
+        for storage, entry in entries:
+            item = self._rollable[entry.sequence][1] if entry.sequence in self._rollable else None
+            if isinstance(entry, Elements) and (storage in known or not known.keys().isdisjoint(entry.sources())):
+                moved += self._items(storage, entry)
+            elif item is not None and uses(item, known):
+                moved.append(item)
+            else:
+                rest.append((storage, entry))
+        moved.sort(key=first_of)
+        instances = Instances(known, self.kind, self._gaps)
+        try:
+            made = instances.rewrite(moved)
+        except TooDeepError:
+            self._gaps.clear()
+            return entries
+        self.instances.update(known)
+        self.private.update(instances.shared)
+        self._rollable.update((item.sequence, (item, item)) for item in made)
+        return sorted([*rest, *((item.storage, item) for item in made)], key=lambda pair: first_of(pair[1]))
+
+    def _versions(self, entries: list[tuple[Storage, AnyEntry]]) -> dict[Storage, Version]:
+        """The storages that turns make anew, with their versions 0: all that reads or writes them can be rolled."""
+        candidates = self.slice.private - self.temporaries.keys()
+        found: dict[Storage, Version] = {}
+        for storage in candidates:
+            base = seen_through(storage.base, self.temporaries) if storage.base is not None else None
+            made = version(storage, base)
+            if made is not None and supports(made[1]) and _is_on_grid(*made):
+                found[storage] = made
+        if len(found) < 2:
+            return {}
+        values: list[Node] = [*self.slice.nodes]
+        for storage, entry in entries:
+            item = self._rollable[entry.sequence][1] if entry.sequence in self._rollable else None
+            if isinstance(entry, Elements):
+                continue
+            if item is None:
+                found.pop(storage, None)
+                if isinstance(entry, Entry):
+                    values += (entry.value, *entry.indices)
+                elif isinstance(entry, GatherEntry):
+                    values += entry.reads
+            elif item.kind.size >= reroll.WIDE or item.kind.pattern.is_in_parts:
+                found.pop(storage, None)
+        kept = of_one_form(found)
+        others = self.slice.bases - kept - self.temporaries.keys()
+        values += [storage.base for storage in others if storage.base is not None]
+        blocked = {
+            node.op.storage
+            for node in computed(values)
+            if isinstance(node.op, Read) and isinstance(node.op.storage, Storage)
+        }
+        work = list(kept & blocked)
+        while work:
+            storage = work.pop()
+            if storage in kept:
+                kept.remove(storage)
+                work.extend(source for source in reads_of(found[storage][1]) if source in kept)
+        return {storage: found[storage] for storage in self.slice.stamps if storage in kept}
 
     def _with_copies(
         self, entries: list[tuple[Storage, AnyEntry | Item]], copies: list[Item]
@@ -206,7 +295,7 @@ class Grouping:
         if rollable is None:
             return (storage,)
         _, item = rollable
-        return (storage, *(step.storage for step, _ in item.kind.reads if isinstance(step.storage, Storage)))
+        return (storage, *(step.storage for step, _ in item.kind.reads))
 
     def _begins(self, storage: Storage, first: int, written: Container[Storage]) -> bool:
         """Whether version 0 of a storage is still to be computed, from what a write of this number or a later one made.
@@ -236,7 +325,7 @@ class Grouping:
             for storage, own in reads.items()
             for node in overwritten(storage, self.slice.stamps.get(storage, -1), own)
         ]
-        founding = self.slice.founding(self.temporaries)
+        founding = self.slice.founding(self.temporaries.keys() | self.instances)
         taped = self.tapes.want(self.slice.lost.keys() - set(founding), writes, older)
         for node in itertools.chain(self.slice.lost.keys() - taped, founding, again):
             match node.op:
@@ -272,13 +361,13 @@ class Grouping:
         return plain, Item(entry.sequence, kind, view.offset, found[1])
 
     def kind(
-        self, storage: Storage, dtype: object, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
+        self, storage: Storage, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], pattern: Pattern
     ) -> Kind:
         """The one object for these common properties."""
         key = (storage, dtype, shape, strides, pattern)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))  # pyright: ignore[reportArgumentType]
+            kind = Kind(storage, dtype, shape, strides, pattern, tuple(pattern.reads))
             self._kinds[key] = kind
         return kind
 

@@ -247,7 +247,7 @@ class Elements:
             return found
         for skeleton, sequences, _, columns in self.by_skeleton():
             for step, hole in skeleton.pattern().reads:
-                stamp = stamps.get(step.storage)  # pyright: ignore[reportArgumentType] -- reads hold storages
+                stamp = stamps.get(step.storage)
                 if stamp is None:
                     continue
                 for place in range(len(sequences) - 1, bisect_right(sequences, max(stamp, found)) - 1, -1):

@@ -51,13 +51,13 @@ def _keep(storage: Storage, times: Times | None) -> None:
     """Make nodes of what rows read of a storage before its last writes (of all, where those are not known)."""
     for history in list(storage.followers or ()):
         assert isinstance(history, History)
-        for dtype, offsets, stamps in _reads(history, storage):
+        for dtype, offsets, stamps in reads_of_rows(history, storage):
             lost = times.newest_of(dtype, offsets) > stamps if times is not None else stamps < storage.sequence
             for offset, seen in {*zip(offsets[lost].tolist(), stamps[lost].tolist(), strict=True)}:
                 history.kept[storage.read_past(View(dtype, (), (), offset), seen)] = None
 
 
-def _reads(history: History, storage: Storage) -> Iterator[tuple[DType, Integers, Integers]]:
+def reads_of_rows(history: History, storage: Storage) -> Iterator[tuple[DType, Integers, Integers]]:
     """What a history's rows read of a storage: offsets and stamps."""
     for record in history.records:
         if not isinstance(record, Elements) or storage not in record.sources():

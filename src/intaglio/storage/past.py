@@ -258,8 +258,8 @@ class Past:
         """
         all_writes: list[Numbered] = [(s, w.sequence, w if isinstance(w, Item) else w.view) for s, w in self._found]
         found = renew(all_writes, outdated(all_writes))
-        for read in self._founding():
-            found.setdefault(read.storage, set()).add(read.stamp)  # pyright: ignore[reportArgumentType] -- of storages
+        for source, stamp in self._founding():
+            found.setdefault(source, set()).add(stamp)
         for storage, reads in self._reads.items():
             history = history_of(storage)
             if history is not None and history.records:
@@ -273,15 +273,15 @@ class Past:
                 found.setdefault(storage, set()).update(node.op.stamp for node in again if isinstance(node.op, Read))
         return {storage: sorted(stamps) for storage, stamps in found.items()}
 
-    def _founding(self) -> list[Read]:
-        """The reads in version 0 of what rolled writes read (and in version 0 of what those read)."""
-        found: list[Read] = []
-        known: set[object] = set()
+    def _founding(self) -> list[tuple[Storage, int]]:
+        """The storage and stamp of the reads in version 0 of what rolled writes read (and in version 0 of those)."""
+        found: list[tuple[Storage, int]] = []
+        known: set[Storage] = set()
         seen: set[Node] = set()
-        work: list[object] = [step.storage for kind in self._kinds.values() for step, _ in kind.reads]
+        work = [step.storage for kind in self._kinds.values() for step, _ in kind.reads]
         while work:
             storage = work.pop()
-            history = history_of(storage) if isinstance(storage, Storage) and storage not in known else None
+            history = history_of(storage) if storage not in known else None
             known.add(storage)
             stack = [history.base] if history is not None and history.base is not None else []
             while stack:
@@ -290,8 +290,8 @@ class Past:
                     continue
                 seen.add(node)
                 match node.op:
-                    case Read(storage=Storage() as source) as read:
-                        found.append(read)
+                    case Read(storage=Storage() as source, stamp=stamp):
+                        found.append((source, stamp))
                         work.append(source)
                     case _:
                         stack.extend(node.src)
@@ -411,9 +411,7 @@ def _without_temporaries(value: Node, before: int) -> Node:
 def _is_unchanged(run: Run) -> bool:
     """Whether everything that a run reads is still as it was read."""
     return all(
-        isinstance(step.storage, Storage)
-        and step.storage is not run.kind.storage
-        and bool((run.whole(hole + 1) == step.storage.sequence).all())
+        step.storage is not run.kind.storage and bool((run.whole(hole + 1) == step.storage.sequence).all())
         for step, hole in run.kind.reads
     )
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from intaglio.engine import realize as engine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from intaglio.engine.plan import Plan
     from intaglio.ir.node import Node
     from intaglio.ops.memory import BufferRef
@@ -24,7 +26,7 @@ class Pending:
     @property
     def touched(self) -> set[BufferRef]:
         """The buffers that they read or write."""
-        return {ref for kernel in self.plan.kernels for ref in kernel.buffers}
+        return set(self.plan.buffers)
 
     def run(self) -> None:
         """Run them, once."""
@@ -52,10 +54,11 @@ def assign_of(ref: BufferRef) -> Node | None:
     return None
 
 
-def run_postponed(touched: set[BufferRef]) -> None:
+def run_postponed(used: Iterable[BufferRef]) -> None:
     """Run the postponed kernels that touch some buffers, and those that these need, in order."""
     if not postponed:
         return
+    touched = set(used)
     chosen: list[Pending] = []
     for held in reversed(postponed):
         mine = held.touched

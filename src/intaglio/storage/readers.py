@@ -135,7 +135,7 @@ def renew(writes: Sequence[Numbered], older: set[Storage]) -> dict[Storage, set[
     for storage, number, what in writes if older else ():
         if isinstance(what, Item):
             for step, hole in what.kind.reads:
-                source: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+                source = step.storage
                 newest, stamp = last.get(source, -1), int(what.holes[hole + 1])
                 if source not in older or stamp >= newest:
                     continue

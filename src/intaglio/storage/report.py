@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from intaglio.storage import reroll
 from intaglio.storage.grouping import Grouping
 from intaglio.storage.journal import Elements, Segment
+from intaglio.storage.nests import order_of, parts_of
 from intaglio.storage.slice import Slice
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ class Report:
 def report(storage: Storage) -> Report:
     """What is pending on a storage (and on those that it reads): what a read of it would make of that."""
     part = Slice([storage], ())
-    entries = part.entries()
     part.find_own()
     part.find_lost()
+    entries = part.entries()
     homes: set[Storage] = set()
     lines: list[str] = []
     for step in Grouping(part, homes).steps(entries):
@@ -62,7 +63,19 @@ def _line(group: reroll.Group) -> str:
         case reroll.Parallel(runs=runs):
             counts = ", ".join(f"{len(run.numbers)} of {run.kind.dtype.name}{list(run.kind.shape)}" for run in runs)
             return f"writes that depend on nothing in between ({counts}): {len(runs)} whole-array write(s)"
-        case reroll.Sequential(count=count, selector=selector):
-            runs = group.runs
-            how = "a body of" if selector is None else "a switch over"
-            return f"writes that depend on those before: one loop of {count} turns with {how} {len(runs)} write(s)"
+        case reroll.Sequential():
+            return f"writes that depend on those before: {_turns(group)}"
+
+
+def _turns(group: reroll.Sequential) -> str:
+    """How a loop runs, in words."""
+    parts = parts_of(group)
+    orders = [order_of(part) for part in parts]
+    if not any(orders):
+        how = "a body of" if group.selector is None else "a switch over"
+        return f"one loop of {group.count} turns with {how} {len(group.runs)} write(s)"
+    found: list[str] = []
+    for part, order in zip(parts, orders, strict=True):
+        turns, each = (part.count, "") if order is None else (order.count, f" of {part.count // order.count} at once")
+        found.append(f"one loop of {turns} turns{each} with a body of {len(part.runs)} write(s)")
+    return ", then ".join(found)

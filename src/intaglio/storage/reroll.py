@@ -11,13 +11,14 @@ import numpy as np
 
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Elementwise
+from intaglio.storage.skeleton import OpStep
 from intaglio.storage.writes import Item, Kind, Run, Writes, bytes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from intaglio.storage.columns import Integers
-    from intaglio.storage.skeleton import Step
+    from intaglio.storage.skeleton import ReadStep
     from intaglio.storage.storage import Storage
 
 LONGEST_PERIOD: Final = 64  # how many writes the body of one rolled loop may have before it becomes a switch
@@ -81,8 +82,18 @@ def flowing(writes: Writes) -> set[Storage]:
     for part in _components(writes):
         if _has_flow(part):
             found.update(run.kind.storage for run in part.runs)
-            found.update(step.storage for run in part.runs for step, _ in run.kind.reads)  # pyright: ignore[reportArgumentType] -- reads hold storages
+            found.update(step.storage for run in part.runs for step, _ in run.kind.reads)
     return found
+
+
+def meets(kind: Kind, step: ReadStep, distance: int) -> bool:
+    """Whether a read so many bytes from the target overlaps it, and not just each element its own."""
+    start = bytes_of(step.dtype, step.shape, step.strides)[0] + distance
+    base = -min(kind.region[0], start)
+    target = View(kind.dtype, kind.shape, kind.strides, base)
+    read = View(step.dtype, step.shape, step.strides, base + distance)
+    apart = all(isinstance(other.op, Elementwise) for other in kind.pattern.steps if isinstance(other, OpStep))
+    return read.overlaps(target) and not (read == target and apart)
 
 
 def _last(group: Group) -> int:
@@ -103,7 +114,7 @@ def _components(writes: Writes) -> list[Writes]:
     for run in writes.runs:
         for step, _ in run.kind.reads:
             if step.storage in parent:
-                parent[find(step.storage)] = find(run.kind.storage)  # pyright: ignore[reportArgumentType] -- it is a key
+                parent[find(step.storage)] = find(run.kind.storage)
     parts: dict[Storage, list[Run]] = {}
     for run in writes.runs:
         parts.setdefault(find(run.kind.storage), []).append(run)
@@ -266,7 +277,7 @@ def _has_flow(writes: Writes) -> bool:
     return False
 
 
-Reader: TypeAlias = "tuple[Run, Step, int]"
+Reader: TypeAlias = "tuple[Run, ReadStep, int]"
 
 
 def _is_exact(writers: list[Run], readers: list[Reader]) -> bool:
@@ -377,18 +388,8 @@ def _stay_wide(run: Run) -> NDArray[np.bool_]:
     for step, hole in kind.reads:
         if step.storage is kind.storage:
             distances, places = np.unique(run.whole(hole) - run.offsets, return_inverse=True)
-            found |= np.array([_meets(kind, step, distance) for distance in distances.tolist()])[places]
+            found |= np.array([meets(kind, step, distance) for distance in distances.tolist()])[places]
     return found
-
-
-def _meets(kind: Kind, step: Step, distance: int) -> bool:
-    """Whether a read so many bytes from the target overlaps it, and not just each element its own."""
-    start = bytes_of(step.dtype, step.shape, step.strides)[0] + distance
-    base = -min(kind.region[0], start)
-    target = View(kind.dtype, kind.shape, kind.strides, base)
-    read = View(step.dtype, step.shape, step.strides, base + distance)
-    apart = all(other.op is None or isinstance(other.op, Elementwise) for other in kind.pattern.steps)
-    return read.overlaps(target) and not (read == target and apart)
 
 
 def sequential(writes: Writes) -> list[Group]:

@@ -26,7 +26,7 @@ from intaglio.storage.build import copies, whole_write
 from intaglio.storage.history import history_of
 from intaglio.storage.readers import overwritten
 from intaglio.storage.reroll import Sequential
-from intaglio.storage.skeleton import LARGEST, Pattern, Step, of_node
+from intaglio.storage.skeleton import LARGEST, Leaf, NumberStep, OpStep, Pattern, ReadStep, Step, of_node
 from intaglio.storage.storage import Storage
 from intaglio.storage.writes import Gathering, Kind, Run
 
@@ -69,7 +69,7 @@ class Pullback:
     """The gradient of one kind of write: what its reads get, and which of the values that it read that takes."""
 
     shares: tuple[Share, ...]
-    saved: dict[int, Step]  # by hole
+    saved: dict[int, ReadStep]  # by hole
 
 
 def pullback(kind: Kind) -> Pullback | None:
@@ -79,10 +79,11 @@ def pullback(kind: Kind) -> Pullback | None:
 
     Raises: GradError if some op cannot be differentiated.
     """
-    leaves: dict[Node, tuple[Step, int]] = {}
+    leaves: dict[Node, tuple[Leaf, int]] = {}
 
-    def leaf(step: Step, hole: int) -> tuple[Node, bool]:
-        node = make(Read(Place(step.kind, hole), View.contiguous(step.dtype, step.shape), 0))
+    def leaf(step: Leaf, hole: int) -> tuple[Node, bool]:
+        kind, shape = ("read", step.shape) if isinstance(step, ReadStep) else ("number", ())
+        node = make(Read(Place(kind, hole), View.contiguous(step.dtype, shape), 0))
         leaves[node] = step, hole
         return node, False
 
@@ -90,10 +91,10 @@ def pullback(kind: Kind) -> Pullback | None:
     cts = pull_back(batch(kind.pattern, (), leaf), ct)
     shares: list[Share] = []
     for node, (step, hole) in leaves.items():
-        history = history_of(step.storage) if isinstance(step.storage, Storage) else None
+        history = history_of(step.storage) if isinstance(step, ReadStep) else None
         if node not in cts or history is None or step.dtype is not history.dtype:
             continue
-        assert isinstance(step.storage, Storage)
+        assert isinstance(step, ReadStep)
         axes = list(zip(step.shape, step.strides, strict=True))
         once = [(n, s) for n, s in axes if s or n == 1]
         view = View(step.dtype, tuple(n for n, _ in once), tuple(s for _, s in once), 0)
@@ -104,8 +105,9 @@ def pullback(kind: Kind) -> Pullback | None:
         if found is None or found[0].is_in_parts:
             return None
         shares.append(Share(hole, step.storage, view, *found))
-    used = {step.storage for share in shares for step in share.pattern.steps}
-    saved = {hole: step for step, hole in leaves.values() if step.kind == "read" and Place("read", hole) in used}
+    used: set[object] = {step.storage for share in shares for step, _ in share.pattern.reads}
+    read = [(step, hole) for step, hole in leaves.values() if isinstance(step, ReadStep)]
+    saved = {hole: step for step, hole in read if Place("read", hole) in used}
     return Pullback(tuple(shares), saved)
 
 
@@ -167,10 +169,9 @@ class Workspace:
 
     # -- the values that the loop read
 
-    def _save(self, run: Run, hole: int, step: Step) -> None:
+    def _save(self, run: Run, hole: int, step: ReadStep) -> None:
         """Fill the room for what one read of a run saw: a value a turn, or the one that it is at each."""
         storage, start, whole = step.storage, self._saved[id(run), hole], _whole(step)
-        assert isinstance(storage, Storage)
         seen = self._seen[id(run), hole]
         if len(seen) == 1:
             self.storage.write(_moved(whole, start), read_of(step, *seen[0]))
@@ -226,26 +227,26 @@ class Workspace:
         count = len(run.numbers)
         given = iter(holes)
         for step in pattern.steps:
-            if step.kind == "op":
+            if isinstance(step, OpStep):
                 steps.append(step)
-            elif step.kind == "number":
+            elif isinstance(step, NumberStep):
                 steps.append(step)
                 columns.append([next(given)] * count)
             else:
                 place, _ = step.storage, (next(given), next(given))
                 assert isinstance(place, Place)
                 if place.kind == "number":
-                    steps.append(Step("number", step.dtype))
+                    steps.append(NumberStep(step.dtype))
                     columns.append(run.column(place.hole)[::-1])
                     continue
-                steps.append(Step("read", step.dtype, step.shape, step.strides, self.storage))
+                steps.append(ReadStep(step.dtype, step.shape, step.strides, self.storage))
                 where = reads[place] if place in reads else self._places(run, place.hole, step)
                 columns += (_backwards(where, count), np.zeros(count, np.int64))
         kind = Kind(self.storage, view.dtype, view.shape, view.strides, Pattern(tuple(steps)), ())
         numbers = self._count - 1 - run.numbers[::-1]
         return Run(kind, numbers, numbers, _backwards(places, count), columns)
 
-    def _places(self, run: Run, hole: int, step: Step) -> Integers | int:
+    def _places(self, run: Run, hole: int, step: ReadStep) -> Integers | int:
         """Where the values that one read of a run saw are kept."""
         start = self._saved[id(run), hole]
         count = len(self._seen[id(run), hole])
@@ -257,7 +258,7 @@ def _backwards(places: Integers | int, count: int) -> Integers:
     return np.full(count, places) if isinstance(places, int) else places[::-1]
 
 
-def _whole(what: Kind | Step) -> View:
+def _whole(what: Kind | ReadStep) -> View:
     """A contiguous view for a value that is written or read."""
     return View.contiguous(what.dtype, what.shape)
 
@@ -274,16 +275,14 @@ def _seen(run: Run, hole: int, items: Mapping[int, Item]) -> list[tuple[int, int
     return found[:1] if all(place == found[0] for place in found) else found
 
 
-def read_of(step: Step, offset: int, stamp: int) -> Node:
+def read_of(step: ReadStep, offset: int, stamp: int) -> Node:
     """What a read of a loop saw."""
-    assert isinstance(step.storage, Storage)
     return step.storage.read_past(View(step.dtype, step.shape, step.strides, offset), stamp)
 
 
-def is_there(step: Step, seen: list[tuple[int, int]]) -> bool:
+def is_there(step: ReadStep, seen: list[tuple[int, int]]) -> bool:
     """Whether the bytes that a read saw are still what they were, at each turn."""
     storage = step.storage
-    assert isinstance(storage, Storage)
     if all(stamp == storage.sequence for _, stamp in seen):
         return True
     nodes = [read_of(step, *place) for place in seen]

@@ -8,14 +8,14 @@ from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import const
 from intaglio.storage.batch import batch
-from intaglio.storage.skeleton import Pattern, Step
+from intaglio.storage.skeleton import NumberStep, OpStep, Pattern
 
 if TYPE_CHECKING:
     import weakref
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
-    from intaglio.storage.skeleton import Hole
-    from intaglio.storage.storage import Storage
+    from intaglio.storage.skeleton import Hole, Leaf
 
 scalars: Final[list[weakref.ref[ScalarHandle]]] = []  # handles of scalar expressions not yet nodes
 
@@ -39,22 +39,21 @@ def register_scalars() -> None:
     scalars.clear()
 
 
-def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: object) -> Node:
+def scalar_node(pattern: Pattern, holes: tuple[Hole, ...], dtype: DType) -> Node:
     """A scalar expression as a node, its reads as of their stamps."""
 
-    def leaf(step: Step, hole: int) -> tuple[Node, bool]:
-        if step.kind == "number":
+    def leaf(step: Leaf, hole: int) -> tuple[Node, bool]:
+        if isinstance(step, NumberStep):
             return const(step.dtype, holes[hole]), False
-        storage: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
         view = View(step.dtype, step.shape, step.strides, int(holes[hole]))
-        return storage.read_past(view, int(holes[hole + 1])), False
+        return step.storage.read_past(view, int(holes[hole + 1])), False
 
     return batch(cast_pattern(pattern, dtype), (), leaf)
 
 
-def cast_pattern(pattern: Pattern, dtype: object) -> Pattern:
+def cast_pattern(pattern: Pattern, dtype: DType) -> Pattern:
     """A pattern whose value has a dtype."""
     if pattern.steps[-1].dtype is dtype:
         return pattern
-    last = Step("op", dtype, op=Cast(dtype), src=(len(pattern.steps) - 1,))  # pyright: ignore[reportArgumentType]
+    last = OpStep(dtype, (), Cast(dtype), (len(pattern.steps) - 1,))
     return Pattern((*pattern.steps, last))

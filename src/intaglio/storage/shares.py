@@ -13,7 +13,7 @@ from intaglio.ops.movement import expand
 from intaglio.storage.batch import supports
 from intaglio.storage.build import whole_write
 from intaglio.storage.reverse import is_there, read_of
-from intaglio.storage.skeleton import Pattern, Step, of_node
+from intaglio.storage.skeleton import Pattern, ReadStep, Step, of_node
 from intaglio.storage.storage import Storage
 from intaglio.storage.writes import Gathering, Item, Kind
 
@@ -71,17 +71,17 @@ def _as_now(kind: Kind, rows: list[Row]) -> tuple[Kind, list[Row]]:
     hole = 0
     for step in kind.pattern.steps:
         moved = step
-        if step.kind == "read" and isinstance(step.storage, Storage):
+        if isinstance(step, ReadStep):
             seen = [(int(at), int(stamp)) for at, stamp in zip(columns[hole], columns[hole + 1], strict=True)]
             if not is_there(step, seen):
                 each = View.contiguous(step.dtype, step.shape)
                 kept = Storage(each.nbytes * len(seen), step.storage.device)
                 whole = View.contiguous(step.dtype, (len(seen), *step.shape))
                 kept.write_gathered(whole, [read_of(step, *place) for place in seen])
-                moved = Step("read", step.dtype, step.shape, each.strides, kept)
+                moved = ReadStep(step.dtype, step.shape, each.strides, kept)
                 columns[hole] = [each.nbytes * number for number in range(len(seen))]
         steps.append(moved)
-        hole += {"read": 2, "number": 1}.get(step.kind, 0)
+        hole += step.holes
     pattern = Pattern(tuple(steps))
     made = Kind(kind.storage, kind.dtype, kind.shape, kind.strides, pattern, tuple(pattern.reads))
     holes = zip(*columns, strict=True) if columns else (() for _ in rows)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
 from intaglio.ir.node import Node, Op, toposort
+from intaglio.ops.composite import write_out
 from intaglio.ops.memory import Const, Put, Read
 from intaglio.ops.reduce import Scan
 
@@ -77,16 +78,37 @@ def number_skeleton(dtype: DType) -> Skeleton:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a pattern: a read (two holes), a number (one hole), or an op over earlier steps."""
+class ReadStep:
+    """A step that reads a storage. Its holes are a byte offset and a stamp."""
 
-    kind: str  # "read", "number" or "op"
     dtype: DType
-    shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-    storage: object = None
-    op: Op | None = None
-    src: tuple[int, ...] = ()
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    storage: Storage  # in the pattern of a pullback: a `Place` that stands for one
+    holes: ClassVar[int] = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NumberStep:
+    """A step that is a number: its hole."""
+
+    dtype: DType
+    holes: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpStep:
+    """A step that is an op over earlier steps, given by their places."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    op: Op
+    src: tuple[int, ...]
+    holes: ClassVar[int] = 0
+
+
+Leaf: TypeAlias = ReadStep | NumberStep
+Step: TypeAlias = Leaf | OpStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +118,20 @@ class Pattern:
     steps: tuple[Step, ...]
 
     @property
-    def reads(self) -> list[tuple[Step, int]]:
+    def reads(self) -> list[tuple[ReadStep, int]]:
         """Each read with the index of its first hole (its byte offset; its stamp comes next)."""
-        found: list[tuple[Step, int]] = []
+        found: list[tuple[ReadStep, int]] = []
         hole = 0
         for step in self.steps:
-            if step.kind == "read":
+            if isinstance(step, ReadStep):
                 found.append((step, hole))
-                hole += 2
-            elif step.kind == "number":
-                hole += 1
+            hole += step.holes
         return found
 
     @property
     def is_in_parts(self) -> bool:
         """Whether it takes several kernels: a scatter is one, and so is a running reduction that others use."""
-        ops = [step.op for step in self.steps]
+        ops = [step.op for step in self.steps if isinstance(step, OpStep)]
         return any(isinstance(op, Put) for op in ops) or any(isinstance(op, Scan) for op in ops[:-1])
 
 
@@ -123,8 +143,8 @@ def _flatten(root: Skeleton) -> Pattern:
     while stack:
         skeleton, done = stack.pop()
         if skeleton.op is None:
-            kind = "number" if skeleton.storage is None else "read"
-            steps.append(Step(kind, skeleton.dtype, storage=skeleton.storage))
+            dtype, storage = skeleton.dtype, skeleton.storage
+            steps.append(NumberStep(dtype) if storage is None else ReadStep(dtype, (), (), storage))
             values.append(len(steps) - 1)
         elif not done:
             stack.append((skeleton, True))
@@ -133,7 +153,7 @@ def _flatten(root: Skeleton) -> Pattern:
             count = (skeleton.left is not None) + (skeleton.right is not None)
             src = tuple(values[-count:])
             del values[-count:]
-            steps.append(Step("op", skeleton.dtype, op=skeleton.op, src=src))
+            steps.append(OpStep(skeleton.dtype, (), skeleton.op, src))
             values.append(len(steps) - 1)
     return Pattern(tuple(steps))
 
@@ -148,18 +168,18 @@ def of_node(root: Node, *, again: bool = False, largest: int = LARGEST) -> tuple
     steps: list[Step] = []
     holes: list[Hole] = []
     index: dict[Node, int] = {}
-    for node in toposort((root,)):
+    for node in toposort(write_out((root,))):
         match node.op:
             case Const() as op:
-                steps.append(Step("number", node.dtype))
+                steps.append(NumberStep(node.dtype))
                 holes.append(op.value)
             case Read() if node.place is not None and not again:
                 return None
             case Read(storage=storage, view=view, stamp=stamp):
-                steps.append(Step("read", node.dtype, view.shape, view.strides, storage))
+                steps.append(ReadStep(node.dtype, view.shape, view.strides, cast("Storage", storage)))
                 holes += (view.offset, stamp)
             case op:
-                steps.append(Step("op", node.dtype, node.shape, op=op, src=tuple(index[s] for s in node.src)))
+                steps.append(OpStep(node.dtype, node.shape, op, tuple(index[s] for s in node.src)))
         index[node] = len(steps) - 1
     return Pattern(tuple(steps)), tuple(holes)
 

@@ -9,17 +9,31 @@ from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, Read
 from intaglio.schedule.program import ReadAt
 from intaglio.storage import checks
-from intaglio.storage.counts import REFERENCES_OF_A_SLICE, only_within, references_to
+from intaglio.storage.counts import (
+    REFERENCES_OF_A_SLICE,
+    REFERENCES_OF_A_TABLE,
+    expressions_of,
+    only_within,
+    references_to,
+)
 from intaglio.storage.journal import Elements, Entry, GatherEntry, LoopEntry, Segment, first_of
 from intaglio.storage.readers import living, overwritten
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from intaglio.ir.node import Node
+    from intaglio.ops.memory import BufferRef
     from intaglio.storage.checks import Check
     from intaglio.storage.journal import AnyEntry
+
+LEAVES: Final = (Read, Buffer, ReadAt, Assign)  # ops that look at bytes
+APART: Final = (Assign, Buffer)  # ops that a resolved value reads through
+
+
+ROUNDS: Final = 4  # how often storages that somebody reads after all are left out of the private ones
 
 
 class Slice:
@@ -30,16 +44,24 @@ class Slice:
         self.nodes: Final = nodes
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
         self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
+        self.private: Final[set[Storage]] = set()  # storages that nobody outside the slice can reach, without bytes
         self.stamps: dict[Storage, int] = {}
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
         self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
+        self.order: list[Node] = []  # all that is followed, inputs before users
+        self.leaves: dict[Node, ReadAt] = {}  # the part of it that lies in memory, with nothing pending there
+        self._is_plain: bool = True  # whether the values are to be computed as they stand
+        self._is_checking: Final = len(checks.pending) > 0
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
             storage.close()
             self._need(storage, storage.sequence)
         for node in nodes:
-            self._follow(node)
+            if node.place is None:
+                self._follow(node)
+            elif whole_home(node) is None:
+                self._is_plain = False
         self._taken: dict[Storage, int] = {}
         self._touched: set[Storage] = set()  # whose readers are not yet looked for
         while self._work:
@@ -47,9 +69,18 @@ class Slice:
             self._enter(storage, stamp)
             if not self._work:
                 self._readers()
+        if not self.is_still:
+            self.release()
+
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing is pending: all that the values read lies in memory, and stays as it is."""
+        return self._is_plain and not self.stamps
 
     def _need(self, storage: Storage, stamp: int) -> None:
         """Need a storage as of a stamp."""
+        if storage.ref is not None and not storage.log:
+            return  # all that it holds is in memory
         if self.stamps.get(storage, -1) < stamp:
             self.stamps[storage] = stamp
             self._work.append((storage, stamp))
@@ -59,20 +90,42 @@ class Slice:
 
     def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
         """Need all that a node reads; note positions that are to be checked."""
+        seen, order = self._seen, self.order
         stack = [root]
         while stack:
-            node = stack.pop()
-            if node in self._seen or node.place is not None:
+            node = stack[-1]
+            if node in seen:
+                stack.pop()
                 continue
-            self._seen.add(node)
-            check = checks.pending.get(node)
-            if check is not None:
+            op, src, place = node.op, node.src, node.place
+            if src and place is None:
+                inputs = [source for source in src if source not in seen]
+                if inputs:
+                    inputs.reverse()
+                    stack += inputs
+                    continue
+            stack.pop()
+            seen.add(node)
+            order.append(node)
+            if place is not None:
+                self.leaves[node] = ReadAt(place[0], place[1], 0)
+                continue
+            if isinstance(op, Read):
+                self._read(node, op)
+            elif isinstance(op, APART):
+                self._is_plain = False
+            if self._is_checking and (check := checks.pending.get(node)) is not None:
                 self.checks.append((node, check, owner))
-            match node.op:
-                case Read(storage=Storage() as storage, stamp=stamp):
-                    self._need(storage, stamp)
-                case _:
-                    stack.extend(node.src)
+
+    def _read(self, node: Node, read: Read) -> None:
+        """Need what a read sees."""
+        storage = read.storage
+        assert isinstance(storage, Storage)
+        ref = storage.ref
+        if ref is None or storage.log:
+            self._need(storage, read.stamp)
+        else:
+            self.leaves[node] = ReadAt(ref, read.view, 0)
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
@@ -121,12 +174,53 @@ class Slice:
                     needed = max(needed, entry.last_reader(stamps))
             self._need(storage, needed)
 
+    def close(self) -> None:
+        """Close the open segments (here, since a loop's variable would be a reference more to be counted)."""
+        for storage in self.stamps:
+            storage.close()
+
     def find_own(self) -> None:
         """Find the reads that only the slice holds."""
         drain()
         self.release()
+        private = self._unreachable()
+        for _ in range(ROUNDS if private else 0):
+            own = only_within(self.values() + _bases(private), self.nodes)
+            seen = {storage for storage in private if not _reads_of(storage) <= own}
+            if not seen:
+                self.own.update(own)
+                self.private.update(private)
+                return
+            private -= seen
         self.own.update(only_within(self.values(), self.nodes))
         self.own.update(only_within(self.unseen(self.own), self.nodes))
+
+    def _unreachable(self) -> set[Storage]:
+        """The storages without bytes that only the slice's tables, pending expressions and reads of theirs refer to."""
+        wanted = set(self.wanted)
+        found = [
+            storage
+            for storage in self.stamps
+            if storage.ref is None and storage.plain and not (storage.path or storage.followers or storage in wanted)
+            if self.stamps.keys() >= {*(storage.readers or ())}
+        ]
+        if not found:
+            return set()
+        references = expressions_of(found, self.stamps)
+        later = {
+            source
+            for storage, stamp in self.stamps.items()
+            if storage.sequence > stamp
+            for skeleton in storage.skeletons
+            for source in skeleton.storages
+        }  # which elements that are not asked for may read
+        private: set[Storage] = set()
+        while found:
+            storage = found.pop()
+            known = REFERENCES_OF_A_SLICE if storage in self.bases else REFERENCES_OF_A_TABLE
+            if references_to(storage) - known - references.get(id(storage), 0) == len(_reads_of(storage)):
+                private.add(storage)
+        return private - later
 
     def find_lost(self) -> None:
         """Find the reads that others hold, of bytes that the slice overwrites."""
@@ -138,11 +232,17 @@ class Slice:
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
+        self.order = []
+        self.leaves = {}
 
-    def founding(self, without: set[Storage]) -> list[Node]:
+    def founding(self, without: AbstractSet[Storage]) -> list[Node]:
         """The reads in versions 0 but of some storages: they are computed before what uses those is."""
         bases = [storage.base for storage in self.bases - without if storage.base is not None]
         return [node for node in computed(bases) if isinstance(node.op, Read)]
+
+    def log(self, storage: Storage) -> list[AnyEntry]:
+        """The entries of one storage."""
+        return [entry for entry in storage.log if first_of(entry) <= self.stamps[storage]]
 
     def values(self) -> list[Node]:
         """What the entries of the slice are computed from."""
@@ -172,6 +272,14 @@ class Slice:
         return found
 
 
+def whole_home(node: Node) -> BufferRef | None:
+    """The buffer that is a node's value, row-major, and nothing else; if there is one."""
+    if node.place is None:
+        return None
+    ref, view = node.place
+    return ref if view.is_contiguous and view.nbytes == ref.nbytes else None
+
+
 def computed(roots: Iterable[Node]) -> list[Node]:
     """All nodes of some values but those whose values are kept, inputs before users."""
     found = toposort(roots, enter=lambda node: node.place is None)
@@ -186,11 +294,16 @@ def is_constant(root: Node) -> bool:
         node = stack.pop()
         if node in seen:
             continue
-        if node.place is not None or isinstance(node.op, (Buffer, Read, ReadAt, Assign)):
+        if node.place is not None or isinstance(node.op, LEAVES):
             return False
         seen.add(node)
         stack.extend(node.src)
     return True
+
+
+def _bases(storages: Iterable[Storage]) -> list[Node]:
+    """The versions 0 of some storages."""
+    return [storage.base for storage in storages if storage.base is not None]
 
 
 def _reads_of(storage: Storage) -> set[Node]:

@@ -38,6 +38,15 @@ RECENT: Final = 8  # views whose last read is remembered, so that equal reads ar
 pending: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()  # storages with a log that is not empty
 
 
+class Glance:
+    """The current value of a view, for the handle that asked for it: none any more once a write overlaps the view."""
+
+    __slots__ = ("__weakref__", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node: Node | None = node
+
+
 class Storage:
     """One mutable run of bytes on a device.
 
@@ -52,7 +61,9 @@ class Storage:
         "_history",
         "base",
         "device",
+        "extremes",
         "followers",
+        "glances",
         "last",
         "live",
         "log",
@@ -104,9 +115,13 @@ class Storage:
         self.last: Segment | None = None  # the newest segment, open or not
         self.numbers: int = 0  # how many numbers those before it hold
         self.sequence: int = 0
+        self.extremes: tuple[int, View, int, int] | None = (
+            None  # the lowest and highest number of a view, as of a stamp
+        )
         self.live: list[weakref.ref[Node]] = []
         self.sweep: int = 64
         self.recent: dict[View, weakref.ref[Node]] = {}
+        self.glances: dict[View, weakref.ref[Glance]] = {}  # of those
         self.skeletons: set[Skeleton] = set()  # of the pending writes of elements
         self.readers: weakref.WeakSet[Storage] | None = None  # those with pending elements that are computed from this
 
@@ -143,7 +158,7 @@ class Storage:
         node = read(self, view, self.sequence)
         reference = weakref.ref(node)
         if len(self.recent) >= RECENT:
-            self.recent.clear()
+            self._forget_all()
         self.recent[view] = reference
         self.live.append(reference)
         if len(self.live) > self.sweep:
@@ -151,9 +166,21 @@ class Storage:
             self.sweep = max(64, 2 * len(self.live))
         return node
 
+    def glance(self, view: View) -> Glance:
+        """The value of a view as of now, to be asked for again through what this gives."""
+        node = self.read(view)
+        known = self.glances.get(view)
+        glance = known() if known is not None else None
+        if glance is None or glance.node is not node:
+            glance = Glance(node)
+            self.glances[view] = weakref.ref(glance)
+            if view not in self.recent:  # a write of another thread came between
+                glance.node = None
+        return glance
+
     def touch(self) -> None:
         """Begin a new moment: the bytes may have been changed from outside."""
-        self.recent.clear()
+        self._forget_all()
         self.sequence = next_sequence()
 
     def read_past(self, view: View, stamp: int) -> Node:
@@ -369,7 +396,20 @@ class Storage:
         """Drop the remembered reads that the coming write overlaps."""
         for known in list(self.recent):
             if known.overlaps(view):
-                del self.recent[known]
+                self._drop(known)
+
+    def _forget_all(self) -> None:
+        """Drop all remembered reads."""
+        for known in list(self.recent):
+            self._drop(known)
+
+    def _drop(self, view: View) -> None:
+        """Drop a remembered read: first from where it is found, since another thread may just have found it."""
+        self.recent.pop(view, None)
+        known = self.glances.pop(view, None)
+        glance = known() if known is not None else None
+        if glance is not None:
+            glance.node = None
 
 
 def _closing(storage: Storage) -> Callable[[], None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.storage.readers import Numbered
     from intaglio.storage.reroll import Sequential
-    from intaglio.storage.skeleton import Step
+    from intaglio.storage.skeleton import ReadStep
     from intaglio.storage.writes import Run
 
 
@@ -44,7 +44,7 @@ class Tapes:
         found: set[Node] = set()
         last: dict[object, int] = {}
 
-        def note(step: Step, number: int, hole: int, offset: int, stamp: int) -> None:
+        def note(step: ReadStep, number: int, hole: int, offset: int, stamp: int) -> None:
             node = keys.get((step.storage, View(step.dtype, step.shape, step.strides, offset), stamp))
             if node is not None and node not in found:
                 found.add(node)
@@ -74,9 +74,8 @@ class Tapes:
                 found.append(self._tape(run, step, hole, nodes))
         return found
 
-    def _tape(self, run: Run, step: Step, hole: int, nodes: list[Node | None]) -> Run:
+    def _tape(self, run: Run, step: ReadStep, hole: int, nodes: list[Node | None]) -> Run:
         """Copies of what one read of some writes sees."""
-        assert isinstance(step.storage, Storage)
         size = View.contiguous(step.dtype, step.shape).nbytes
         ref = step.storage.ref  # whose device is the CPU, of a file too
         tape = Storage(size * len(nodes), step.storage.device if ref is None else ref.device)

@@ -20,7 +20,9 @@ from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import drain
 from intaglio.ir.view import View
 from intaglio.ops.memory import Read
+from intaglio.storage.history import History
 from intaglio.storage.journal import AnyEntry, Elements, Entry, LoopEntry, Segment, first_of
+from intaglio.storage.kept import reads_of_rows
 from intaglio.storage.storage import pending
 from intaglio.storage.writes import offsets_of
 
@@ -82,7 +84,7 @@ class _Reader:
     first: int
     last: int
     bytes: View | Runs
-    owner: weakref.ref[Node] | weakref.ref[Elements]
+    owner: weakref.ref[Node] | weakref.ref[Elements] | weakref.ref[History]
 
     def region(self) -> Region:
         """The bytes."""
@@ -155,7 +157,10 @@ class _Sweep:
 def _sweeps(stamps: Mapping[Storage, int]) -> list[_Sweep]:
     """A sweep of each storage."""
     readers = _elements(stamps)
-    return [_Sweep(storage, stamp, _nodes(storage) + readers.get(storage, [])) for storage, stamp in stamps.items()]
+    return [
+        _Sweep(storage, stamp, _nodes(storage) + _histories(storage) + readers.get(storage, []))
+        for storage, stamp in stamps.items()
+    ]
 
 
 def _nodes(storage: Storage) -> list[_Reader]:
@@ -165,6 +170,17 @@ def _nodes(storage: Storage) -> list[_Reader]:
         node = reference()
         if node is not None and node.place is None and isinstance(node.op, Read):
             found.append(_Reader(node.op.stamp, node.op.stamp, node.op.view, reference))
+    return found
+
+
+def _histories(storage: Storage) -> list[_Reader]:
+    """What rows of histories read of a storage: gradients will ask for it."""
+    found: list[_Reader] = []
+    for history in storage.followers or ():
+        assert isinstance(history, History)
+        for dtype, offsets, stamps in reads_of_rows(history, storage):
+            run = int(offsets.min()), int(offsets.max()) + dtype.itemsize
+            found.append(_Reader(int(stamps.min()), int(stamps.max()), [run], weakref.ref(history)))
     return found
 
 
@@ -187,7 +203,7 @@ def _reads(entry: Elements) -> Iterable[tuple[Storage, int, int, tuple[int, int]
     for skeleton, _, _, columns in entry.by_skeleton():
         for step, hole in skeleton.pattern().reads:
             offsets, stamps = columns[hole], columns[hole + 1]
-            source: Storage = step.storage  # pyright: ignore[reportAssignmentType] -- reads hold storages
+            source = step.storage
             run = int(min(offsets)), int(max(offsets)) + step.dtype.itemsize
             yield source, int(min(stamps)), int(max(stamps)), run
 

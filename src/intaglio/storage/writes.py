@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from intaglio.core.dtypes import DType
     from intaglio.storage.columns import Integers
-    from intaglio.storage.skeleton import Hole, Pattern, Step
+    from intaglio.storage.skeleton import Hole, Pattern, ReadStep
     from intaglio.storage.storage import Storage
 
     Column: TypeAlias = list[Hole] | Integers
@@ -31,7 +31,7 @@ class Kind:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     pattern: Pattern
-    reads: tuple[tuple[Step, int], ...]  # the reads of the pattern, each with its first hole
+    reads: tuple[tuple[ReadStep, int], ...]  # the reads of the pattern, each with its first hole
 
     @property
     def region(self) -> tuple[int, int]:

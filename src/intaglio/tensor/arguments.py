@@ -6,12 +6,16 @@ Each function takes the name of the operation as the user wrote it, and what the
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
 
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.tensor.base import TensorBase
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from intaglio.tensor.tensor import Tensor
 
 LONGEST = 40  # characters of a value that an error shows
@@ -79,9 +83,24 @@ def tensor(name: str, what: str, value: Any) -> Tensor:
 
     Raises: DTypeError if it is none.
     """
-    if isinstance(value, TensorBase):
-        return value  # pyright: ignore[reportReturnType] -- every handle is a Tensor
+    if is_tensor(value):
+        return value
     raise DTypeError(f"{name}: {what} must be a tensor; got {shown(value)}. Make one with Tensor(...)?")
+
+
+def is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor."""
+    return isinstance(value, TensorBase)
+
+
+def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a value is a list or tuple of anything."""
+    return isinstance(value, (list, tuple))
+
+
+def is_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
+    """Whether a value is an array of NumPy's."""
+    return isinstance(value, np.ndarray)
 
 
 def axes(count: int) -> str:

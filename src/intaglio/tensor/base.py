@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from intaglio.ops.memory import BufferRef
     from intaglio.storage.journal import Pen
     from intaglio.storage.skeleton import Hole
+    from intaglio.storage.storage import Glance
 
 T = TypeVar("T", bound="TensorBase")
 Element: TypeAlias = "tuple[Skeleton, int, tuple[int, ...], tuple[int, ...]]"
@@ -47,7 +48,8 @@ NUMBERS: Final[dict[type[object], Skeleton]] = {
 }  # weak: cast at the op that takes them
 FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # numbers that arrays are made of
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
-EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
+EVERY: Final = 509  # computed tensors, or elements written in a row, between two looks at the bound; a prime, so that
+# the looks come at each operation of a loop's body in turn
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
 LARGEST_HOLES: Final = 48  # of an expression of scalars; the operands of a larger one are put into memory first
 SMALL_HOLES: Final = 8  # of an expression that is rather computed again than read back from where it was written
@@ -71,6 +73,7 @@ class TensorBase(ScalarHandle):
     _offset: int = 0
     _element: Element | None = None
     _row: tuple[Skeleton, Storage, int, int, int] | None = None
+    _glance: Glance | None = None  # at the value that it has in memory
     _apart: bool = False  # whether its elements are known to have bytes of their own
     _device: str = "CPU"
     _grad_state: object = None
@@ -98,7 +101,7 @@ class TensorBase(ScalarHandle):
     def _reset(self, device: str) -> None:
         """Hold nothing yet, on a device."""
         self._node = self._storage = self._view = self._skeleton = self._holes = None
-        self._element = self._row = self._pen = self._grad_state = None
+        self._element = self._row = self._pen = self._glance = self._grad_state = None
         self._offset = 0
         self._apart = False
         self._device = device
@@ -107,7 +110,12 @@ class TensorBase(ScalarHandle):
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """The element type.
+
+        Examples:
+            >>> Tensor([1, 2]).dtype
+            dtypes.int64
+        """
         if self._node is not None:
             return self._node.dtype
         if self._view is not None:
@@ -117,14 +125,24 @@ class TensorBase(ScalarHandle):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extent of each axis."""
+        """The extent of each axis.
+
+        Examples:
+            >>> Tensor([[1, 2, 3]]).shape
+            (1, 3)
+        """
         if self._node is not None:
             return self._node.shape
         return self._view.shape if self._view is not None else ()
 
     @property
     def device(self) -> str:
-        """The name of the device that holds it."""
+        """The name of the device that holds it.
+
+        Examples:
+            >>> Tensor([1, 2]).device
+            'CPU'
+        """
         return self._device
 
     @property
@@ -133,7 +151,12 @@ class TensorBase(ScalarHandle):
         return "CPU" if self._device == "DISK" else self._device
 
     def to_node(self) -> Node:
-        """A scalar expression as a node; the handle is a computed tensor from then on."""
+        """A scalar expression as a node; the handle is a computed tensor from then on.
+
+        Examples:
+            >>> (Tensor([1.0, 2.0])[0] * 2).to_node().op.name
+            'mul'
+        """
         if self._node is None and self._holes is not None:
             assert self._skeleton is not None
             self._node = scalar_node(self._skeleton.pattern(), self._holes, self._skeleton.dtype)
@@ -143,6 +166,8 @@ class TensorBase(ScalarHandle):
     def _as_scalar(self) -> Skeleton | None:
         """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
         view, node = self._view, self._node
+        if node is not None and node.shape:
+            return None
         if self._skeleton is not None or self._grad_state is not None:
             return self._skeleton
         if node is not None and isinstance(node.op, Const):
@@ -160,10 +185,16 @@ class TensorBase(ScalarHandle):
         """The value as of now, as a node."""
         if self._node is not None:
             return self._node
-        if self._storage is not None:
-            storage, view = self._place()
-            return storage.read(view) if not storage.pinned else _taken(storage, view)
-        return self.to_node()
+        glance = self._glance
+        if glance is not None and (node := glance.node) is not None:
+            return node
+        if self._storage is None:
+            return self.to_node()
+        storage, view = self._place()
+        if storage.pinned:
+            return _taken(storage, view)
+        glance = self._glance = storage.glance(view)
+        return glance.node or storage.read(view)
 
     def _place(self) -> tuple[Storage, View]:
         """The storage and view; a computed tensor gets a storage whose version 0 is its node."""
@@ -180,7 +211,7 @@ class TensorBase(ScalarHandle):
             node = self._node if self._node is not None else self.to_node()
             view = self._view = View.contiguous(node.dtype, node.shape)
             storage = self._storage = Storage(node.nbytes, self._device, base=node)
-            self._node = None
+            self._node = self._home = None
         return storage, view
 
     def realize(self: T, *others: TensorBase) -> T:
@@ -470,6 +501,9 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
 
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
+    _bound.calls += 1
+    if _bound.calls < EVERY and 0 <= GlobalCounters.mem_used - _bound.others <= settings_now().journal_bytes:
+        return  # this is asked at every operation
     node = tensor._node
     if node is None or tensor._device == "DISK":
         return

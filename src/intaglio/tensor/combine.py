@@ -1,31 +1,28 @@
-"""Combining and rearranging: cat, stack, split, pad, triangles, gather, scatter, sort."""
+"""Combining and rearranging: cat, stack, split, pad, triangles, gather, scatter."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from intaglio.core.dtypes import DType, dtypes, promote
-from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
+from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
 from intaglio.ops.memory import const, iota, put
 from intaglio.ops.memory import take as take_at
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.arguments import axes, flag, integer, integers, number, shown, tensor, word
+from intaglio.ops.reduce import COMBINES
+from intaglio.tensor.arguments import axes, flag, integer, integers, is_listed, is_tensor, number, shown, tensor, word
 from intaglio.tensor.base import TensorBase
-from intaglio.tensor.elementwise import copied, is_listed, is_tensor
+from intaglio.tensor.elementwise import copied
 from intaglio.tensor.indexing import checked as checked_index
 from intaglio.tensor.movement import axis_of, flat_ints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
-
-    Keys = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def _listed(name: str, given: tuple[Any, ...], dim: int) -> tuple[list[Tensor], int]:
@@ -47,7 +44,10 @@ def _listed(name: str, given: tuple[Any, ...], dim: int) -> tuple[list[Tensor], 
 def cat(*given: Any, dim: int = 0) -> Tensor:
     """Tensors one after the other along an axis: `cat([a, b], dim)`, or `a.cat(b, dim=dim)`.
 
-    Raises: ShapeError unless shapes agree but on that axis.
+    Args:
+        given: The tensors, one by one or as one list.
+        dim: The axis; negative counts from the end.
+    Raises: ShapeError unless shapes agree but on that axis; DTypeError if one is no tensor.
     Examples:
         >>> Tensor.cat([Tensor([1]), Tensor([2, 3])]).tolist()
         [1, 2, 3]
@@ -81,7 +81,16 @@ def _joined(name: str, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 def stack(*given: Any, dim: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis: `stack([a, b], dim)`, or `a.stack(b, dim=dim)`."""
+    """Tensors of one shape along a new axis: `stack([a, b], dim)`, or `a.stack(b, dim=dim)`.
+
+    Args:
+        given: The tensors, one by one or as one list.
+        dim: Where the new axis goes.
+    Raises: ShapeError unless the shapes are equal; DTypeError if one is no tensor.
+    Examples:
+        >>> Tensor.stack([Tensor([1, 2]), Tensor([3, 4])], dim=1).tolist()
+        [[1, 3], [2, 4]]
+    """
     tensors, dim = _listed("stack", given, dim)
     for k, each in enumerate(tensors):
         if each.shape != tensors[0].shape:
@@ -95,6 +104,9 @@ def stack(*given: Any, dim: int = 0) -> Tensor:
 def hstack(*given: Any) -> Tensor:
     """Tensors side by side: along the second axis, or the first of vectors.
 
+    Args:
+        given: The tensors, one by one or as one list.
+    Raises: ShapeError unless shapes agree but on that axis.
     Examples:
         >>> Tensor.hstack([Tensor([1]), Tensor([2, 3])]).tolist()
         [1, 2, 3]
@@ -107,6 +119,9 @@ def hstack(*given: Any) -> Tensor:
 def vstack(*given: Any) -> Tensor:
     """Tensors one below the other: along the first axis, vectors as rows.
 
+    Args:
+        given: The tensors, one by one or as one list.
+    Raises: ShapeError unless shapes agree but on that axis.
     Examples:
         >>> Tensor.vstack([Tensor([1, 2]), Tensor([3, 4])]).tolist()
         [[1, 2], [3, 4]]
@@ -116,7 +131,16 @@ def vstack(*given: Any) -> Tensor:
 
 
 def split(self: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive pieces along an axis: of one size (the last may be smaller), or of the sizes listed."""
+    """Views of consecutive pieces along an axis: of one size (the last may be smaller), or of the sizes listed.
+
+    Args:
+        sizes: The size of each piece, or all of them.
+        dim: The axis; negative counts from the end.
+    Raises: ShapeError if they do not sum to the axis, a size is not positive, or there is no such axis.
+    Examples:
+        >>> [piece.tolist() for piece in Tensor([1, 2, 3, 4, 5]).split(2)]
+        [[1, 2], [3, 4], [5]]
+    """
     a = axis_of("split", dim, self.ndim)
     n = self.shape[a]
     parts = list(integers("split", "sizes", sizes))
@@ -135,7 +159,16 @@ def split(self: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tenso
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of at most `chunks` pieces of equal size (the last may be smaller)."""
+    """Views of at most `chunks` pieces of equal size (the last may be smaller).
+
+    Args:
+        chunks: How many at most.
+        dim: The axis; negative counts from the end.
+    Raises: ShapeError if there is no such axis, or there are to be no pieces.
+    Examples:
+        >>> [piece.tolist() for piece in Tensor([1, 2, 3, 4, 5]).chunk(2)]
+        [[1, 2, 3], [4, 5]]
+    """
     n = self.shape[axis_of("chunk", dim, self.ndim)]
     if integer("chunk", "the number of chunks", chunks) < 1:
         raise ShapeError(f"chunk: there must be at least one chunk; got {chunks}.")
@@ -149,6 +182,10 @@ def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: flo
         padding: (before, after) for each axis, or PyTorch's flat list from the last axis backwards.
         mode: "constant", "reflect", "replicate" or "circular".
         value: What "constant" puts there.
+    Raises: ShapeError if the amounts do not fit the axes or the mode; ValueRangeError if there is no such mode.
+    Examples:
+        >>> Tensor([1, 2]).pad((1, 2), value=9).tolist()
+        [9, 1, 2, 9, 9]
     """
     pads = _pads(padding, self.ndim)
     if word("pad", "the mode", mode, ("constant", "reflect", "replicate", "circular")) == "constant":
@@ -215,7 +252,15 @@ def below_diagonal(name: str, self: Tensor, diagonal: int) -> Node:
 
 
 def tril(self: Tensor, diagonal: int = 0) -> Tensor:
-    """The elements on and below a diagonal; zeros above."""
+    """The elements on and below a diagonal; zeros above.
+
+    Args:
+        diagonal: Which one: 0 is the main one, positive ones lie above it.
+    Raises: ShapeError if there are fewer than two axes.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).tril().tolist()
+        [[1, 0], [3, 4]]
+    """
     return self._make(
         ops.where(
             below_diagonal("tril", self, integer("tril", "the diagonal", diagonal)), self._value(), const(self.dtype, 0)
@@ -225,7 +270,15 @@ def tril(self: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def triu(self: Tensor, diagonal: int = 0) -> Tensor:
-    """The elements on and above a diagonal; zeros below."""
+    """The elements on and above a diagonal; zeros below.
+
+    Args:
+        diagonal: Which one: 0 is the main one, positive ones lie above it.
+    Raises: ShapeError if there are fewer than two axes.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).triu(1).tolist()
+        [[0, 2], [0, 0]]
+    """
     last = integer("triu", "the diagonal", diagonal) - 1
     return self._make(ops.where(below_diagonal("triu", self, last), const(self.dtype, 0), self._value()), self)
 
@@ -233,6 +286,8 @@ def triu(self: Tensor, diagonal: int = 0) -> Tensor:
 def diag(self: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix with a vector on a diagonal and zeros elsewhere; of a matrix, a view of that diagonal.
 
+    Args:
+        diagonal: Which one: 0 is the main one, positive ones lie above it.
     Raises: ShapeError if it is neither.
     Examples:
         >>> Tensor([1, 2]).diag().tolist(), Tensor([[1, 2], [3, 4]]).diag(1).tolist()
@@ -254,6 +309,10 @@ def diag(self: Tensor, diagonal: int = 0) -> Tensor:
 def diff(self: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     """Each element of an axis less the one before it, n times over; of bool, whether they differ.
 
+    Args:
+        n: How many times.
+        dim: The axis; negative counts from the end.
+    Raises: ShapeError if there is no such axis; ValueRangeError if n is negative.
     Examples:
         >>> Tensor([1, 4, 9, 16]).diff().tolist(), Tensor([1, 4, 9, 16]).diff(n=2).tolist()
         ([3, 5, 7], [2, 2])
@@ -273,6 +332,8 @@ def diff(self: Tensor, n: int = 1, dim: int = -1) -> Tensor:
 def one_hot(self: Tensor, num_classes: int) -> Tensor:
     """1 at each element's number along a new last axis, 0 elsewhere: int64.
 
+    Args:
+        num_classes: The extent of the new axis.
     Raises: DTypeError unless the elements are integers; IndexRangeError if one is negative or no class (for computed
         ones, when they are computed).
     Examples:
@@ -316,7 +377,14 @@ def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list
 def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = self[index[i][j]][j] for axis 0, and so on: PyTorch's gather.
 
+    Args:
+        dim: The axis; negative counts from the end.
+        index: Positions along the axis: integers, of as many axes as this tensor.
+    Shape: that of the index.
     Raises: ShapeError or IndexRangeError where the index does not fit.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
+        [[2], [3]]
     """
     _, places = _along("gather", self, dim, index)
     return self._make(take_at(self._value(), *places), self, index)
@@ -328,8 +396,15 @@ def scatter(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None 
     The last of equal positions wins.
 
     Args:
+        dim: The axis; negative counts from the end.
+        index: Positions along the axis: integers, of as many axes as this tensor.
         src: A tensor at least as long as the index, or a number.
         reduce: "add" or "multiply" to do so with what is there.
+    Raises: ShapeError or IndexRangeError where the index does not fit; ValueRangeError if there is no such reduction,
+        or the dtype cannot hold a number.
+    Examples:
+        >>> Tensor([0, 0, 0]).scatter(0, Tensor([2, 0]), Tensor([5, 6])).tolist()
+        [6, 0, 5]
     """
     return scattered("scatter", self, dim, index, src, reduce)
 
@@ -337,6 +412,11 @@ def scatter(self: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None 
 def scatter_add(self: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     """The tensor with src[i][j] added at [index[i][j]][j] for axis 0, and so on: PyTorch's scatter_add.
 
+    Args:
+        dim: The axis; negative counts from the end.
+        index: Positions along the axis: integers, of as many axes as this tensor.
+        src: A tensor at least as long as the index.
+    Raises: ShapeError or IndexRangeError where the index does not fit.
     Examples:
         >>> Tensor([0, 0, 0]).scatter_add(0, Tensor([2, 0, 2]), Tensor([1, 2, 3])).tolist()
         [2, 0, 4]
@@ -382,7 +462,15 @@ def scatter_reduce(
     """The tensor with the sum, prod, amax, amin or mean of what the index sends to each place, as PyTorch's.
 
     Args:
+        dim: The axis; negative counts from the end.
+        index: Positions along the axis: integers, of as many axes as this tensor.
+        src: A tensor at least as long as the index.
+        reduce: "sum", "prod", "amax", "amin" or "mean".
         include_self: Whether the old element takes part; places that nothing is sent to keep it either way.
+    Raises: ShapeError or IndexRangeError where the index does not fit; ValueRangeError if there is no such reduction.
+    Examples:
+        >>> Tensor([1, 1]).scatter_reduce(0, Tensor([0, 0]), Tensor([5, 3]), "amax").tolist()
+        [5, 1]
     """
     kinds = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
     word("scatter_reduce", "reduce", reduce, tuple(kinds))
@@ -391,12 +479,12 @@ def scatter_reduce(
     values = _source("scatter_reduce", self, src, index)
     dtype = self.dtype
     base = self._value()
-    start = {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max}[kinds[reduce]]
     ones = expand(const(dtypes.int64, 1), index.shape)
     counts = put("add", expand(const(dtypes.int64, 0), self.shape), ones, *places)
     hit = ops.lt(const(dtypes.int64, 0), counts)
-    first = base if include_self else ops.where(hit, expand(const(dtype, start), self.shape), base)
-    out = put(kinds[reduce], first, values, *places)
+    kind = kinds[reduce]
+    first = base if include_self else ops.where(hit, expand(COMBINES[kind].identity(dtype), self.shape), base)
+    out = put(kind, first, values, *places)
     if reduce == "mean":
         total = ops.add(counts, const(dtypes.int64, int(include_self)))
         total = ops.cast(ops.maximum(total, const(dtypes.int64, 1)), dtype)
@@ -407,11 +495,29 @@ def scatter_reduce(
 
 
 def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """The tensor with the slices of `source` added at the positions of an axis that the index names."""
+    """The tensor with the slices of `source` added at the positions of an axis that the index names.
+
+    Args:
+        dim: The axis; negative counts from the end.
+        index: Positions along the axis: integers, of which negative ones count from the end.
+        source: As many slices as positions.
+    Raises: ShapeError or IndexRangeError where the index or the source does not fit.
+    Examples:
+        >>> Tensor([0, 0, 0]).index_add(0, Tensor([2, 2]), Tensor([5, 6])).tolist()
+        [0, 0, 11]
+    """
     a = axis_of("index_add", dim, self.ndim)
     index, source = tensor("index_add", "the index", index), tensor("index_add", "the source", source)
+    count = index.numel()
+    wanted = tuple(count if k == a else n for k, n in enumerate(self.shape))
+    if index.ndim > 1 or source.shape != wanted:
+        raise ShapeError(
+            f"index_add: the source must have {wanted} for an index of one axis; it has {source.shape}, "
+            f"the index {index.shape}. Reshape one?"
+        )
     order = (a, *(k for k in range(self.ndim) if k != a))
     place = ops.cast(checked_index(index, self.shape[a], a, "index_add")._value(), dtypes.int64)
+    place = reshape(place, (count,))
     base = movement.permute(self._value(), order)
     values = movement.permute(ops.cast(source._value(), self.dtype), order)
     out = put("add", base, values, place)
@@ -420,13 +526,28 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 
 
 def index_select(self: Tensor, dim: int, index: Any) -> Tensor:
-    """The slices of an axis at the positions that the index names."""
+    """The slices of an axis at the positions that the index names.
+
+    Args:
+        dim: The axis; negative counts from the end.
+        index: Positions along the axis: integers, of which negative ones count from the end.
+    Raises: ShapeError if there is no such axis; IndexRangeError if it has no such position.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1, 1])).tolist()
+        [[2, 2], [4, 4]]
+    """
     return self[(slice(None),) * axis_of("index_select", dim, self.ndim) + (index,)]
 
 
 def index_fill(self: Tensor, dim: int, index: Any, value: float) -> Tensor:
     """The tensor with a number at the positions of an axis that the index names.
 
+    Args:
+        dim: The axis; negative counts from the end.
+        index: Positions along the axis: integers, of which negative ones count from the end.
+        value: The number.
+    Raises: ShapeError or IndexRangeError where the index does not fit; ValueRangeError if the dtype cannot hold the
+        number.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).index_fill(1, Tensor([0]), 9).tolist()
         [[9, 2], [9, 4]]
@@ -442,6 +563,8 @@ def index_fill(self: Tensor, dim: int, index: Any, value: float) -> Tensor:
 def take(self: Tensor, index: Tensor) -> Tensor:
     """The elements at positions in row-major order, in the index's shape.
 
+    Args:
+        index: Positions in row-major order: integers.
     Raises: IndexRangeError where there is no such position.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).take(Tensor([3, 0])).tolist()
@@ -456,7 +579,17 @@ def take(self: Tensor, index: Tensor) -> Tensor:
 
 
 def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """The tensor with a number where a mask holds."""
+    """The tensor with a number where a mask holds.
+
+    Args:
+        mask: Where it is true, or other than 0; broadcasts with this tensor.
+        value: The number.
+    Raises: ShapeError if the mask does not broadcast; ValueRangeError if the dtype cannot hold the number.
+    Examples:
+        >>> t = Tensor([1, -2, 3])
+        >>> t.masked_fill(t < 0, 0).tolist()
+        [1, 0, 3]
+    """
     return masked("masked_fill", self, mask, value)
 
 
@@ -469,12 +602,29 @@ def masked(name: str, self: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
-    """The elements where a mask holds, in row-major order. Computes the mask."""
+    """The elements where a mask holds, in row-major order. Computes the mask.
+
+    Args:
+        mask: Where it is true, or other than 0; broadcasts with this tensor.
+    Raises: ShapeError if it does not broadcast.
+    Examples:
+        >>> t = Tensor([1, -2, 3])
+        >>> t.masked_select(t > 0).tolist()
+        [1, 3]
+    """
     return self[tensor("masked_select", "the mask", mask).cast(dtypes.bool).expand(*self.shape)]
 
 
 def repeat(self: Tensor, *counts: object) -> Tensor:
-    """The tensor repeated along each axis: PyTorch's repeat."""
+    """The tensor repeated along each axis: PyTorch's repeat.
+
+    Args:
+        counts: How often along each axis; more than there are axes give new ones in front.
+    Raises: ShapeError if there are fewer counts than axes, or one is negative.
+    Examples:
+        >>> Tensor([1, 2]).repeat(2, 2).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
     times = flat_ints("repeat", counts)
     if len(times) < self.ndim:
         raise ShapeError(f"repeat: one count for each axis; got {times} for shape {self.shape}.")
@@ -484,6 +634,9 @@ def repeat(self: Tensor, *counts: object) -> Tensor:
 def tile(self: Tensor, *counts: object) -> Tensor:
     """The tensor repeated along its last axes (or along new ones before them): NumPy's tile.
 
+    Args:
+        counts: How often along each axis, from the last backwards.
+    Raises: ShapeError if a count is negative.
     Examples:
         >>> Tensor([[1], [2]]).tile(2).tolist(), Tensor([1, 2]).tile((2, 1)).tolist()
         ([[1, 1], [2, 2]], [[1, 2], [1, 2]])
@@ -503,7 +656,16 @@ def _repeated(name: str, self: Tensor, times: tuple[int, ...]) -> Tensor:
 
 
 def repeat_interleave(self: Tensor, count: int, dim: int | None = None) -> Tensor:
-    """Each element (or slice of an axis) `count` times in a row."""
+    """Each element (or slice of an axis) `count` times in a row.
+
+    Args:
+        count: How often.
+        dim: The axis; the flattened tensor when None.
+    Raises: ShapeError if there is no such axis, or the count is negative.
+    Examples:
+        >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
+    """
     if integer("repeat_interleave", "the count", count) < 0:
         raise ShapeError(f"repeat_interleave: the count must not be negative; got {count}.")
     x = self.ravel() if dim is None else self
@@ -514,7 +676,16 @@ def repeat_interleave(self: Tensor, count: int, dim: int | None = None) -> Tenso
 
 
 def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
-    """Elements moved along axes, those that fall off coming back at the start."""
+    """Elements moved along axes, those that fall off coming back at the start.
+
+    Args:
+        shifts: How far, one for each axis; negative moves to the front.
+        dims: The axes; the flattened tensor when None.
+    Raises: ShapeError if there is no such axis, or there are not as many shifts.
+    Examples:
+        >>> Tensor([1, 2, 3, 4]).roll(1).tolist()
+        [4, 1, 2, 3]
+    """
     if dims is None:
         flat = roll(self.ravel(), shifts, 0)
         return flat.reshape(self.shape)
@@ -536,7 +707,13 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinates of a grid, one tensor an axis.
 
     Args:
+        tensors: One vector for each axis. (Tensors of other ranks are flattened.)
         indexing: "ij" gives the axes in order, "xy" the first two exchanged.
+    Raises: ValueRangeError if there is no such indexing.
+    Examples:
+        >>> rows, columns = Tensor.meshgrid(Tensor([1, 2]), Tensor([3, 4]))
+        >>> rows.tolist(), columns.tolist()
+        ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
     """
     word("meshgrid", "indexing", indexing, ("ij", "xy"))
     tensors = tuple(tensor("meshgrid", "every operand", each) for each in tensors)
@@ -547,91 +724,10 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     return tuple(t.transpose(0, 1) for t in out) if indexing == "xy" and len(out) > 1 else tuple(out)
 
 
-def argsort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Tensor:
-    """The positions that sort an axis, equal elements in order, NaN last: int64. Computes the tensor."""
-    return _first_in_order(self, axis_of("argsort", dim, max(self.ndim, 1)), None, descending=descending)
-
-
-def _first_in_order(self: Tensor, a: int, count: int | None, *, descending: bool) -> Tensor:
-    """Where the first elements in order are along an axis: so many, or all."""
-    import numpy as np
-
-    array = np.atleast_1d(self.numpy())
-    if array.dtype.kind == "V" or array.dtype == np.float16:
-        array = array.astype(np.float32)
-    if array.dtype.itemsize <= 4 and array.shape[a] < 1 << 32:
-        keys = _keys(np.moveaxis(array, a, -1))
-        order = np.moveaxis(_order_by_words(~keys if descending else keys, count), -1, a)
-    elif descending:
-        order = array.shape[a] - 1 - np.flip(np.argsort(np.flip(array, a), axis=a, kind="stable"), a)
-    else:
-        order = np.argsort(array, axis=a, kind="stable")
-    order = order[(slice(None),) * a + (slice(0, count),)]
-    return self.__class__(np.ascontiguousarray(order).reshape(order.shape if self.ndim else ()), device=self._device)
-
-
-def _keys(array: np.ndarray[Any, Any]) -> Keys:
-    """Integers of 32 bits in the order of numbers of at most as many; NaN last, -0.0 as 0.0."""
-    import numpy as np
-
-    if array.dtype.kind != "f":
-        return array.astype(np.int64) - (1 << 31 if array.dtype == np.uint32 else 0)
-    bits = np.where(array == array, array + np.float32(0), np.float32("nan")).view(np.int32)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
-
-
-def _order_by_words(keys: Keys, count: int | None) -> Keys:
-    """The order of the last axis of keys, equal ones as they stand: of words of a key and a place.
-
-    Words without more to them are sorted some ten times as fast as numbers together with their places.
-    """
-    import numpy as np
-
-    words: Keys = (keys << 32) | np.arange(keys.shape[-1], dtype=np.int64)
-    if count is not None and 0 < count < words.shape[-1]:
-        words.partition(count - 1, axis=-1)
-        words = words[..., :count]
-    words.sort(axis=-1)
-    return words & 0xFFFFFFFF
-
-
-class Sorted(NamedTuple):
-    """Elements in order, and where they were."""
-
-    values: Tensor
-    indices: Tensor
-
-
-def sort(self: Tensor, dim: int = -1, *, descending: bool = False) -> Sorted:
-    """(the elements of an axis in order, where they were).
-
-    Examples:
-        >>> found = Tensor([3, 1, 2]).sort()
-        >>> found.values.tolist(), found.indices.tolist()
-        ([1, 2, 3], [1, 2, 0])
-    """
-    axis_of("sort", dim, max(self.ndim, 1))
-    order = argsort(self, dim, descending=flag("sort", "descending", descending))
-    return Sorted(gather(self, dim, order), order)
-
-
-def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> Sorted:
-    """(the k largest or smallest elements of an axis in order, where they were).
-
-    Raises: IndexRangeError if the axis has fewer, or k is negative.
-    """
-    a = axis_of("topk", dim, self.ndim)
-    flag("topk", "largest", largest)
-    count = integer("topk", "k", k)
-    if not 0 <= count <= self.shape[a]:
-        raise IndexRangeError(f"topk: k must not be negative, nor exceed the axis; {count} of {self.shape[a]}.")
-    order = _first_in_order(self, a, count, descending=largest)
-    return Sorted(gather(self, a, order), order)
-
-
 def nonzero(self: Tensor) -> Tensor:
     """The positions of the elements that are not 0, one row each: int64. Computes the tensor.
 
+    Shape: (..., ) -> (count, rank).
     Examples:
         >>> Tensor([[0, 5], [6, 0]]).nonzero().tolist()
         [[0, 1], [1, 0]]
@@ -639,26 +735,3 @@ def nonzero(self: Tensor) -> Tensor:
     import numpy as np
 
     return self.__class__(np.argwhere(self.cast(dtypes.bool).numpy()), device=self._device)
-
-
-def unique(self: Tensor, *, return_inverse: bool = False, return_counts: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """The different elements in order. Computes the tensor.
-
-    Args:
-        return_inverse: Whether to give also where each element is among them.
-        return_counts: Whether to give also how often each occurs.
-    Examples:
-        >>> values, counts = Tensor([3, 1, 3]).unique(return_counts=True)
-        >>> values.tolist(), counts.tolist()
-        ([1, 3], [1, 2])
-    """
-    import numpy as np
-
-    found, inverse, counts = np.unique(self.numpy(), return_inverse=True, return_counts=True)
-    asked = [found]
-    if flag("unique", "return_inverse", return_inverse):
-        asked.append(inverse.reshape(self.shape))
-    if flag("unique", "return_counts", return_counts):
-        asked.append(counts)
-    first, *others = (self.__class__(array, device=self._device) for array in asked)
-    return (first, *others) if others else first

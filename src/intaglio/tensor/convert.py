@@ -13,6 +13,7 @@ from intaglio.core.target import canonical
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import device_of
 from intaglio.ir.view import View
+from intaglio.ops.elementwise import Cast
 from intaglio.ops.elementwise import cast as cast_op
 from intaglio.ops.memory import BufferRef, Const, Read
 from intaglio.storage.flush import flush, pin
@@ -68,8 +69,8 @@ def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
 
     Args:
         copy: Whether the array has memory of its own. False gives one on the tensor's memory: from then on reads of the
-            tensor are taken, and writes to it are made, before their statement returns, so that each side sees what
-            the other writes. The array keeps the memory alive.
+            tensor are taken, and writes to it are made, before their statement returns, so that each side sees what the
+            other writes. The array keeps the memory alive.
     Raises: GradError if memory is to be shared of a tensor under gradients, which would not know of writes by others.
     Examples:
         >>> Tensor([1, 2]).numpy()
@@ -112,15 +113,51 @@ def _shared(self: Tensor) -> np.ndarray[Any, Any]:
         pin(storage)
         if storage.ref is None:
             raise InternalError("numpy: the tensor has no bytes")
-        memory = np.asarray(engine.buffer_of(storage.ref))
-    array: np.ndarray[Any, Any] = np.ndarray(view.shape, view.dtype.numpy, memory, view.offset, view.strides)
+        array = on_memory(storage.ref, view)
     if view.has_internal_overlap():
         array.flags.writeable = False
     return array
 
 
+def on_memory(ref: BufferRef, view: View) -> np.ndarray[Any, Any]:
+    """The elements of a view of a buffer's bytes, in place."""
+    if not view.size:
+        return np.empty(view.shape, view.dtype.numpy)
+    memory = np.asarray(engine.buffer_of(ref))
+    return np.ndarray(view.shape, view.dtype.numpy, memory, view.offset, view.strides)
+
+
+def extremes(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """(0 or the lowest of some integers if that is less, the highest or -1)."""
+    if not array.size:
+        return 0, -1
+    if array.dtype.kind == "i" and array.flags.c_contiguous:  # as unsigned, negative ones are higher than all others
+        high = int(array.view(f"u{array.dtype.itemsize}").max())
+        if high < 1 << (8 * array.dtype.itemsize - 1):
+            return 0, high
+    return min(int(array.min()), 0), int(array.max())
+
+
+def extremes_below(node: Node) -> tuple[int, int] | None:
+    """What `extremes` gives of a value that is integers in memory, as they are or in a wider dtype; else None."""
+    while isinstance(node.op, Cast) and node.src[0].dtype.is_int and _holds(node.dtype, node.src[0].dtype):
+        (node,) = node.src
+    known = node.place or _unchanged(node) if node.dtype.is_int else None
+    return None if known is None or waits_for(known[0]) else extremes(on_memory(*known))
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether a dtype has all numbers of another."""
+    return wide.min <= narrow.min and narrow.max <= wide.max
+
+
 def tolist(self: Tensor) -> Any:
-    """The values as nested lists of Python numbers (a number for a scalar)."""
+    """The values as nested lists of Python numbers (a number for a scalar).
+
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).tolist(), Tensor(5).tolist()
+        ([[1, 2], [3, 4]], 5)
+    """
     return _printable(self).tolist()
 
 
@@ -134,6 +171,9 @@ def item(self: Tensor) -> int | float | bool:
     """The value of a tensor of one element.
 
     Raises: ShapeError if it has more or fewer.
+    Examples:
+        >>> Tensor([[3]]).item()
+        3
     """
     if self.numel() != 1:
         raise ShapeError(f"item: there must be exactly one element; the tensor has shape {self.shape}. Index it first?")
@@ -152,14 +192,33 @@ def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) ->
 
 
 def equal(self: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape and equal elements. Computes them if need be."""
+    """Whether two tensors have one shape and equal elements. Computes them if need be.
+
+    Args:
+        other: The other tensor.
+    Raises: DTypeError if that is no tensor.
+    Examples:
+        >>> Tensor([1, 2]).equal(Tensor([1, 2])), Tensor([1, 2]).equal(Tensor([1]))
+        (True, False)
+    """
     return self.shape == tensor("equal", "the other", other).shape and bool((self == other).all())
 
 
 def allclose(
     self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close, as `isclose` says. Computes the tensors if need be."""
+    """Whether all elements are close, as `isclose` says. Computes the tensors if need be.
+
+    Args:
+        other: A tensor or a number; shapes broadcast.
+        rtol: How far apart they may be, as a part of the other's magnitude.
+        atol: How far apart they may be in any case.
+        equal_nan: Whether NaN is close to NaN.
+    Raises: ShapeError if the shapes do not broadcast.
+    Examples:
+        >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0, 2.00001]))
+        True
+    """
     return bool(close("allclose", self, other, rtol, atol, equal_nan).all())
 
 
@@ -232,6 +291,9 @@ def repr_(self: Tensor) -> str:
 def cast(self: Tensor, dtype: DTypeLike) -> Tensor:
     """The values as a dtype, in storage of their own. Floats to integers truncate; out of range wraps.
 
+    Args:
+        dtype: A dtype, its name, or NumPy's.
+    Raises: DTypeError if it is none.
     Examples:
         >>> from intaglio import dtypes
         >>> Tensor([1.7, -1.7]).cast(dtypes.int32).tolist()
@@ -248,6 +310,7 @@ def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | 
         place: A device, a dtype (or its name), both in this order, or a tensor that has both.
         device: `DISK:<path>` writes the values to a file now, which then has no other bytes; the tensor given is that
             file, and may be written.
+        dtype: The dtype.
     Raises: DeviceError if there is no such device; FileFormatError if the file cannot be written.
     Examples:
         >>> Tensor([1, 2]).to("float64").dtype, Tensor([1.5]).to("CPU", dtypes.int32).tolist()
@@ -298,14 +361,28 @@ def _to_file(self: Tensor, path: Path) -> Tensor:
 
 
 def contiguous(self: Tensor) -> Tensor:
-    """The tensor itself where its elements lie in row-major order, else a copy."""
+    """The tensor itself where its elements lie in row-major order, else a copy.
+
+    Examples:
+        >>> t = Tensor([[1, 2], [3, 4]])
+        >>> t.contiguous() is t, t.T.contiguous().stride()
+        (True, (2, 1))
+    """
     if self._storage is None or self._place()[1].is_contiguous:
         return self
     return clone(self)
 
 
 def clone(self: Tensor) -> Tensor:
-    """A copy with storage of its own."""
+    """A copy with storage of its own.
+
+    Examples:
+        >>> t = Tensor([1, 2])
+        >>> c = t.clone()
+        >>> t[0] = 9
+        >>> c.tolist()
+        [1, 2]
+    """
     node: Node = self._value()
     made = self._make(node, self)
     made._place()
@@ -313,7 +390,13 @@ def clone(self: Tensor) -> Tensor:
 
 
 def detach(self: Tensor) -> Tensor:
-    """A tensor that shares this one's storage and takes no part in gradients."""
+    """A tensor that shares this one's storage and takes no part in gradients.
+
+    Examples:
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> w.detach().requires_grad
+        False
+    """
     storage, view = self._place()
     made = self.__class__._from_view(storage, view)
     made._grad_state = DETACHED

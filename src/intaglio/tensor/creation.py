@@ -21,8 +21,7 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.arguments import flag, integer, integers, number, shown
-from intaglio.tensor.elementwise import is_array, is_listed, is_tensor
+from intaglio.tensor.arguments import flag, integer, integers, is_array, is_listed, is_tensor, number, shown
 from intaglio.tensor.movement import one_or_more
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def adopt_node(self: TensorBase, node: Node, device: str) -> None:
 
 def adopt_array(self: TensorBase, array: np.ndarray[Any, Any], dtype: DType, device: str) -> None:
     """Make a new handle hold a copy of host data."""
-    data = np.ascontiguousarray(array).tobytes()
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
     ref = engine.from_bytes(data, device)
     adopt_storage(self, Storage(len(data), device, ref=ref), View.contiguous(dtype, array.shape))
 
@@ -189,7 +188,18 @@ def zeros(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
+    Examples:
+        >>> Tensor.zeros(2, 2, dtype="int32").tolist()
+        [[0, 0], [0, 0]]
+    """
     chosen = dtypes.of(dtype, dtypes.default_float)
     return _filled("zeros", cls, one_or_more(shape), 0, chosen, device, requires_grad)
 
@@ -201,7 +211,18 @@ def ones(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Ones."""
+    """Ones.
+
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
+    Examples:
+        >>> Tensor.ones((3,)).tolist()
+        [1.0, 1.0, 1.0]
+    """
     chosen = dtypes.of(dtype, dtypes.default_float)
     return _filled("ones", cls, one_or_more(shape), 1, chosen, device, requires_grad)
 
@@ -217,6 +238,13 @@ def full(
 ) -> Tensor:
     """One number everywhere.
 
+    Args:
+        shape: The extents, or one extent.
+        value: The number.
+        dtype: The element type; by default that of the number: int64, float32 or bool.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; ValueRangeError if the dtype cannot hold the number.
     Examples:
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
@@ -234,10 +262,13 @@ def empty(
     """A tensor whose elements are whatever is there until they are written.
 
     Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default the default float, float32.
         device: `DISK:<path>` opens a file to be written: it is made, or made longer, where there is need, and its bytes
             are the elements (those of a longer file that follow stay as they are). Writes are pending like any others,
             and are in the file after `realize`; those of a tensor that is gone by then are not made.
-    Raises: FileFormatError if the file cannot be opened or has no room.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: FileFormatError if the file cannot be opened or has no room; ShapeError if an extent is negative.
     Examples:
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "counts"
@@ -266,6 +297,12 @@ def arange(
 ) -> Tensor:
     """Numbers from start (0) up to stop, by step. Integers give int64, floats the default float.
 
+    Args:
+        start: The first number, or, alone, where to stop.
+        stop: Where to stop; it is not reached.
+        step: From one number to the next.
+        dtype: The element type; by default as said above.
+        device: Where; by default the configured device.
     Raises: ValueRangeError if step is 0.
     Examples:
         >>> Tensor.arange(2, 10, 3).tolist()
@@ -301,6 +338,12 @@ def linspace(
 ) -> Tensor:
     """`steps` numbers evenly spaced from start to stop, both included and exact.
 
+    Args:
+        start: The first number.
+        stop: The last number.
+        steps: How many.
+        dtype: The element type; by default the default float.
+        device: Where; by default the configured device.
     Raises: ShapeError if there are to be fewer than none; ValueRangeError if the dtype cannot hold start or stop.
     Examples:
         >>> Tensor.linspace(0, 1, 5).tolist()
@@ -332,7 +375,18 @@ def linspace(
 def eye(
     cls: type[Tensor], n: int, m: int | None = None, *, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Ones on the diagonal, zeros elsewhere.
+
+    Args:
+        n: The rows.
+        m: The columns; as many as rows when None.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+    Raises: ShapeError if an extent is negative.
+    Examples:
+        >>> Tensor.eye(2, 3).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
     n, columns = _extents("eye", (n, n if m is None else m))
     rows = expand(reshape(iota(n), (n, 1)), (n, columns))
     same = ops.eq(rows, expand(reshape(iota(columns), (1, columns)), (n, columns)))
@@ -354,17 +408,40 @@ def _like(
 
 
 def zeros_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Zeros of this tensor's shape."""
+    """Zeros of this tensor's shape.
+
+    Args:
+        dtype: The element type; by default this tensor's.
+    Examples:
+        >>> Tensor([1, 2]).zeros_like().tolist()
+        [0, 0]
+    """
     return _like("zeros_like", self, self.shape, 0, dtype)
 
 
 def ones_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Ones of this tensor's shape."""
+    """Ones of this tensor's shape.
+
+    Args:
+        dtype: The element type; by default this tensor's.
+    Examples:
+        >>> Tensor([5, 2]).ones_like(dtype="float32").tolist()
+        [1.0, 1.0]
+    """
     return _like("ones_like", self, self.shape, 1, dtype)
 
 
 def full_like(self: Tensor, value: float, dtype: DTypeLike | None = None) -> Tensor:
-    """One number in this tensor's shape."""
+    """One number in this tensor's shape.
+
+    Args:
+        value: The number.
+        dtype: The element type; by default this tensor's.
+    Raises: ValueRangeError if the dtype cannot hold the number.
+    Examples:
+        >>> Tensor([1, 2]).full_like(7).tolist()
+        [7, 7]
+    """
     return _like("full_like", self, self.shape, value, dtype)
 
 
@@ -377,6 +454,12 @@ def new_zeros(
 ) -> Tensor:
     """Zeros of a shape, in this tensor's dtype and on its device, if no others are named.
 
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default this tensor's.
+        device: Where; by default this tensor's device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
     Examples:
         >>> Tensor([1], dtype="int8").new_zeros(2, 2)
         Tensor([[0, 0],
@@ -394,6 +477,12 @@ def new_ones(
 ) -> Tensor:
     """Ones of a shape, in this tensor's dtype and on its device, if no others are named.
 
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default this tensor's.
+        device: Where; by default this tensor's device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
     Examples:
         >>> Tensor([2.5]).new_ones(2)
         Tensor([1., 1.], dtype=float32)
@@ -412,6 +501,13 @@ def new_full(
 ) -> Tensor:
     """One number in a shape, in this tensor's dtype and on its device, if no others are named.
 
+    Args:
+        shape: The extents, or one extent.
+        value: The number.
+        dtype: The element type; by default this tensor's.
+        device: Where; by default this tensor's device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; ValueRangeError if the dtype cannot hold the number.
     Examples:
         >>> Tensor([2.5]).new_full((2,), 7)
         Tensor([7., 7.], dtype=float32)
@@ -429,6 +525,12 @@ def new_tensor(
 ) -> Tensor:
     """A copy of data, in this tensor's dtype and on its device, if no others are named.
 
+    Args:
+        data: What `Tensor` takes.
+        dtype: The element type; by default this tensor's.
+        device: Where; by default this tensor's device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: as Tensor.
     Examples:
         >>> Tensor([2.5]).new_tensor([1, 2])
         Tensor([1., 2.], dtype=float32)
@@ -438,12 +540,31 @@ def new_tensor(
 
 
 def empty_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """An empty tensor of this tensor's shape."""
+    """An empty tensor of this tensor's shape.
+
+    Args:
+        dtype: The element type; by default this tensor's.
+    Examples:
+        >>> Tensor.zeros(2, 3).empty_like().shape
+        (2, 3)
+    """
     return self.__class__.empty(*self.shape, dtype=dtypes.of(dtype, self.dtype), device=self._device)
 
 
 def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the memory of an array: writes on either side show on the other once they have run."""
+    """A tensor on the memory of an array: writes on either side show on the other once they have run.
+
+    Args:
+        array: A contiguous array; one that is read-only gives a tensor that is.
+    Raises: DTypeError if it is no array; ShapeError if it is not contiguous.
+    Examples:
+        >>> import numpy as np
+        >>> array = np.zeros(3, np.float32)
+        >>> t = Tensor.from_numpy(array)
+        >>> t[1] = 7
+        >>> array.tolist()
+        [0.0, 7.0, 0.0]
+    """
     if not is_array(array):
         raise DTypeError(
             f"from_numpy: an array of NumPy's is wanted; got {shown(array)}. Use Tensor(...), which copies?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -13,16 +13,17 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const
 from intaglio.ops.movement import expand, reshape
-from intaglio.tensor.arguments import flag, integer, shown, word
+from intaglio.tensor.arguments import flag, integer, is_tensor, shown, word
 from intaglio.tensor.arguments import number as number_of
 from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
 from intaglio.tensor.gradients import follows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from intaglio.tensor.tensor import Tensor
 
+Example: TypeAlias = tuple[str, str]  # an expression, what it gives
 Operand = Any  # a tensor, a Python number, a NumPy array or a nested list
 FLOAT: Final = dtypes.default_float
 # ways to apply binary ops, for methods and operators; those with OTHER_ (and GT, GE) take the other operand first
@@ -89,29 +90,14 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.number, np.bool)) else value  # pyright: ignore[reportUnknownVariableType] -- of any dtype
 
 
-def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether a value is a tensor."""
-    return isinstance(value, TensorBase)
-
-
-def is_listed(value: object) -> TypeGuard[Sequence[Any]]:
-    """Whether a value is a list or tuple of anything."""
-    return isinstance(value, (list, tuple))
-
-
-def is_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
-    """Whether a value is an array of NumPy's."""
-    return isinstance(value, np.ndarray)
-
-
 def operand(name: str, like: TensorBase, value: Operand) -> Node | int | float | bool:
     """An operand of a named op as a node, or as the number that it is."""
-    value = plain(value)
-    if is_number(value):
-        return value
     if isinstance(value, TensorBase):
         check_device(name, like, value)
         return value._value()
+    value = plain(value)
+    if is_number(value):
+        return value
     return tensor_of(name, like, value)._value()  # pyright: ignore[reportArgumentType] -- every handle is a Tensor
 
 
@@ -144,6 +130,8 @@ def join(name: str, x: Node, y: Node | int | float | bool, *, floats: bool = Fal
 
 def meeting(x: Node | Tensor, y: Node | Tensor) -> DType:
     """The dtype in which two values meet. One without axes gives way to one with some, as PyTorch's do."""
+    if x.dtype is y.dtype:
+        return x.dtype
     if bool(x.shape) == bool(y.shape):
         return promote(x.dtype, y.dtype)
     return promote_scalar(x.dtype, y.dtype) if x.shape else promote_scalar(y.dtype, x.dtype)
@@ -187,9 +175,9 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
         answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
         return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
     a, b = join(name, left, right, floats=way.floats)
-    if isinstance(op, UNFIT[a.dtype.kind]):
+    if op.__class__ in UNFIT[a.dtype.kind]:
         raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
-    if a.shape != b.shape:
+    if a.shape != b.shape and b.shape:  # a scalar stays one
         shape = broadcast_shapes(name, a.shape, b.shape)
         a, b = to_shape(a, shape), to_shape(b, shape)
     return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)
@@ -231,61 +219,159 @@ def operator(name: str, way: Way) -> Callable[[Tensor, Operand], Tensor]:
     return method
 
 
-def _binary_method(name: str, way: Way, text: str) -> Callable[[Tensor, Operand], Tensor]:
+def _binary_method(name: str, way: Way, text: str, example: Example) -> Callable[[Tensor, Operand], Tensor]:
     """A method for a binary op."""
 
     def method(self: Tensor, other: Operand) -> Tensor:
         return binary(name, way, self, other)
 
+    result = "bool." if isinstance(way.op, ops.Comparison) else "that in which both meet."
+    if way.floats:
+        result = f"{result[:-1]}; integers give the default float."
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = text
+    method.__doc__ = f"""{text}
+
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Dtype: {result}
+    Raises: ShapeError if the shapes do not broadcast; DTypeError if the operands have no {name}; ValueRangeError if a
+        number does not fit the dtype.
+    Examples:
+        >>> {example[0]}
+        {example[1]}
+    """
     return method
 
 
 def _is_operand(value: object) -> bool:
     """Whether a value can be an operand."""
-    return is_number(value) or isinstance(value, (TensorBase, list, tuple)) or hasattr(value, "__array__")
+    return isinstance(value, (TensorBase, int, float, list, tuple)) or hasattr(value, "__array__")
 
 
-def _unary_method(name: str, op: Op, text: str, *, floats: bool = True) -> Callable[[Tensor], Tensor]:
+def _unary_method(name: str, op: Op, text: str, example: Example, *, floats: bool = True) -> Callable[[Tensor], Tensor]:
     """A method for a unary op."""
 
     def method(self: Tensor) -> Tensor:
         return unary(op, self, floats=floats)
 
+    result = "floats keep theirs; ints and bool become the default float." if floats else "as the tensor's."
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = text
+    method.__doc__ = f"""{text}
+
+    Dtype: {result}
+    Raises: DTypeError if the dtype has no {name}.
+    Examples:
+        >>> {example[0]}
+        {example[1]}
+    """
     return method
 
 
-mul = _binary_method("mul", MUL, "The product, element by element.")
-floor_divide = _binary_method("floor_divide", FLOOR_DIV, "The quotient rounded down; integer x // 0 is 0.")
-mod = _binary_method("mod", MOD, "The remainder with the divisor's sign; integer x % 0 is 0.")
-remainder = _binary_method("remainder", MOD, "The remainder with the divisor's sign, as mod.")
-maximum = _binary_method("maximum", MAXIMUM, "The larger, element by element; NaN where either is.")
-minimum = _binary_method("minimum", MINIMUM, "The smaller, element by element; NaN where either is.")
-bitwise_and = _binary_method("bitwise_and", AND, "Bits (or truth) set in both.")
-bitwise_or = _binary_method("bitwise_or", OR, "Bits (or truth) set in either.")
-bitwise_xor = _binary_method("bitwise_xor", XOR, "Bits (or truth) set in one.")
-lshift = _binary_method("lshift", SHL, "Bits shifted left; 0 from the width on.")
-rshift = _binary_method("rshift", SHR, "Bits shifted right, keeping the sign.")
-lt = _binary_method("lt", LT, "Where this tensor is less.")
-le = _binary_method("le", LE, "Where this tensor is less or equal.")
-gt = _binary_method("gt", GT, "Where this tensor is greater.")
-ge = _binary_method("ge", GE, "Where this tensor is greater or equal.")
-eq = _binary_method("eq", EQ, "Where both are equal.")
-ne = _binary_method("ne", NE, "Where they differ (true for NaN).")
-atan2 = _binary_method("atan2", ATAN2, "The angle of the point (x = other, y = this), in radians.")
-copysign = _binary_method("copysign", COPYSIGN, "The magnitude of this tensor with the sign of the other.")
+mul = _binary_method("mul", MUL, "The product, element by element.", ("Tensor([2, 3]).mul(4).tolist()", "[8, 12]"))
+floor_divide = _binary_method(
+    "floor_divide",
+    FLOOR_DIV,
+    "The quotient rounded down; integer x // 0 is 0.",
+    ("Tensor([7, -7]).floor_divide(2).tolist()", "[3, -4]"),
+)
+mod = _binary_method(
+    "mod",
+    MOD,
+    "The remainder with the divisor's sign; integer x % 0 is 0.",
+    ("Tensor([7, -7]).mod(3).tolist()", "[1, 2]"),
+)
+remainder = _binary_method(
+    "remainder",
+    MOD,
+    "The remainder with the divisor's sign, as mod.",
+    ("Tensor([7, -7]).remainder(3).tolist()", "[1, 2]"),
+)
+maximum = _binary_method(
+    "maximum",
+    MAXIMUM,
+    "The larger, element by element; NaN where either is.",
+    ("Tensor([1, 5]).maximum(3).tolist()", "[3, 5]"),
+)
+minimum = _binary_method(
+    "minimum",
+    MINIMUM,
+    "The smaller, element by element; NaN where either is.",
+    ("Tensor([1, 5]).minimum(3).tolist()", "[1, 3]"),
+)
+bitwise_and = _binary_method(
+    "bitwise_and", AND, "Bits (or truth) set in both.", ("Tensor([6, 3]).bitwise_and(2).tolist()", "[2, 2]")
+)
+bitwise_or = _binary_method(
+    "bitwise_or", OR, "Bits (or truth) set in either.", ("Tensor([4, 3]).bitwise_or(2).tolist()", "[6, 3]")
+)
+bitwise_xor = _binary_method(
+    "bitwise_xor", XOR, "Bits (or truth) set in one.", ("Tensor([6, 3]).bitwise_xor(2).tolist()", "[4, 1]")
+)
+lshift = _binary_method(
+    "lshift", SHL, "Bits shifted left; 0 from the width on.", ("Tensor([1, 3]).lshift(2).tolist()", "[4, 12]")
+)
+rshift = _binary_method(
+    "rshift", SHR, "Bits shifted right, keeping the sign.", ("Tensor([8, -8]).rshift(2).tolist()", "[2, -2]")
+)
+lt = _binary_method(
+    "lt", LT, "Where this tensor is less.", ("Tensor([1, 2, 3]).lt(2).tolist()", "[True, False, False]")
+)
+le = _binary_method(
+    "le", LE, "Where this tensor is less or equal.", ("Tensor([1, 2, 3]).le(2).tolist()", "[True, True, False]")
+)
+gt = _binary_method(
+    "gt", GT, "Where this tensor is greater.", ("Tensor([1, 2, 3]).gt(2).tolist()", "[False, False, True]")
+)
+ge = _binary_method(
+    "ge", GE, "Where this tensor is greater or equal.", ("Tensor([1, 2, 3]).ge(2).tolist()", "[False, True, True]")
+)
+eq = _binary_method("eq", EQ, "Where both are equal.", ("Tensor([1, 2, 3]).eq(2).tolist()", "[False, True, False]"))
+ne = _binary_method(
+    "ne", NE, "Where they differ (true for NaN).", ("Tensor([1, 2, 3]).ne(2).tolist()", "[True, False, True]")
+)
+atan2 = _binary_method(
+    "atan2",
+    ATAN2,
+    "The angle of the point (x = other, y = this), in radians.",
+    ("Tensor([0.0, 0.0]).atan2(Tensor([1.0, 2.0])).tolist()", "[0.0, 0.0]"),
+)
+copysign = _binary_method(
+    "copysign",
+    COPYSIGN,
+    "The magnitude of this tensor with the sign of the other.",
+    ("Tensor([1.0, 2.0]).copysign(-1).tolist()", "[-1.0, -2.0]"),
+)
 
 
 def add(self: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """The sum, element by element, of this tensor and `alpha` times the other."""
+    """The sum, element by element, of this tensor and `alpha` times the other.
+
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+        alpha: What the other is multiplied by.
+    Dtype: that in which both meet; on bool, or.
+    Raises: ShapeError if the shapes do not broadcast; ValueRangeError if a number does not fit the dtype.
+    Examples:
+        >>> Tensor([1, 2]).add(Tensor([[10], [20]])).tolist()
+        [[11, 12], [21, 22]]
+        >>> Tensor([1, 2]).add(1, alpha=5).tolist()
+        [6, 7]
+    """
     return binary("add", ADD, self, other if alpha == 1 else _scaled("add", self, other, alpha))
 
 
 def sub(self: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """The difference, element by element, of this tensor and `alpha` times the other."""
+    """The difference, element by element, of this tensor and `alpha` times the other.
+
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+        alpha: What the other is multiplied by.
+    Dtype: that in which both meet; not bool.
+    Raises: ShapeError if the shapes do not broadcast; DTypeError of bool.
+    Examples:
+        >>> Tensor([5, 7]).sub(2).tolist()
+        [3, 5]
+    """
     return binary("sub", SUB, self, other if alpha == 1 else _scaled("sub", self, other, alpha))
 
 
@@ -298,7 +384,9 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
     """The true quotient; integers give the default float.
 
     Args:
+        other: A tensor, an array or a number; shapes broadcast.
         rounding_mode: "floor" rounds down, as floor_divide; "trunc" rounds toward 0. Integers then stay integers.
+    Raises: ShapeError if the shapes do not broadcast; ValueRangeError if there is no such rounding.
     Examples:
         >>> Tensor([7, -7]).div(2).tolist(), Tensor([7, -7]).div(2, rounding_mode="trunc").tolist()
         ([3.5, -3.5], [3, -3])
@@ -316,6 +404,10 @@ def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Te
 def fmod(self: Tensor, other: Operand) -> Tensor:
     """The remainder with this tensor's sign, as C's fmod; integer x % 0 is 0.
 
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Dtype: that in which both meet.
+    Raises: ShapeError if the shapes do not broadcast.
     Examples:
         >>> Tensor([7.5, -7.5]).fmod(2).tolist(), Tensor([7.5, -7.5]).mod(2).tolist()
         ([1.5, -1.5], [1.5, 0.5])
@@ -328,98 +420,237 @@ def fmod(self: Tensor, other: Operand) -> Tensor:
     return where(apart, sub(rest, divisor), rest)
 
 
-exp = _unary_method("exp", ops.EXP, "e to the power of each element.")
-exp2 = _unary_method("exp2", ops.EXP2, "2 to the power of each element.")
-expm1 = _unary_method("expm1", ops.EXPM1, "exp(x) - 1, exact near 0.")
-log = _unary_method("log", ops.LOG, "The natural logarithm.")
-log2 = _unary_method("log2", ops.LOG2, "The logarithm to base 2.")
-log1p = _unary_method("log1p", ops.LOG1P, "log(1 + x), exact near 0.")
-sin = _unary_method("sin", ops.SIN, "The sine of angles in radians.")
-cos = _unary_method("cos", ops.COS, "The cosine of angles in radians.")
-tan = _unary_method("tan", ops.TAN, "The tangent of angles in radians.")
-asin = _unary_method("asin", ops.ASIN, "The angle whose sine is x.")
-acos = _unary_method("acos", ops.ACOS, "The angle whose cosine is x.")
-atan = _unary_method("atan", ops.ATAN, "The angle whose tangent is x.")
-sinh = _unary_method("sinh", ops.SINH, "The hyperbolic sine.")
-cosh = _unary_method("cosh", ops.COSH, "The hyperbolic cosine.")
-tanh = _unary_method("tanh", ops.TANH, "The hyperbolic tangent.")
-asinh = _unary_method("asinh", ops.ASINH, "The inverse hyperbolic sine.")
-acosh = _unary_method("acosh", ops.ACOSH, "The inverse hyperbolic cosine.")
-atanh = _unary_method("atanh", ops.ATANH, "The inverse hyperbolic tangent.")
-erf = _unary_method("erf", ops.ERF, "The error function.")
-sqrt = _unary_method("sqrt", ops.SQRT, "The square root; NaN below 0.")
-floor = _unary_method("floor", ops.FLOOR, "Each element rounded down.", floats=False)
-ceil = _unary_method("ceil", ops.CEIL, "Each element rounded up.", floats=False)
-trunc = _unary_method("trunc", ops.TRUNC, "Each element rounded toward 0.", floats=False)
-neg = _unary_method("neg", ops.NEG, "Each element with its sign changed.", floats=False)
-abs_ = _unary_method("abs", ops.ABS, "The magnitude of each element.", floats=False)
-bitwise_not = _unary_method("bitwise_not", ops.NOT, "Each bit inverted; on bool, logical not.", floats=False)
+exp = _unary_method("exp", ops.EXP, "e to the power of each element.", ("round(Tensor(1.0).exp().item(), 4)", "2.7183"))
+exp2 = _unary_method(
+    "exp2", ops.EXP2, "2 to the power of each element.", ("round(Tensor(3.0).exp2().item(), 4)", "8.0")
+)
+expm1 = _unary_method(
+    "expm1", ops.EXPM1, "exp(x) - 1, exact near 0.", ("round(Tensor(1.0).expm1().item(), 4)", "1.7183")
+)
+log = _unary_method("log", ops.LOG, "The natural logarithm.", ("round(Tensor(10.0).log().item(), 4)", "2.3026"))
+log2 = _unary_method("log2", ops.LOG2, "The logarithm to base 2.", ("round(Tensor(8.0).log2().item(), 4)", "3.0"))
+log1p = _unary_method(
+    "log1p", ops.LOG1P, "log(1 + x), exact near 0.", ("round(Tensor(1.0).log1p().item(), 4)", "0.6931")
+)
+sin = _unary_method("sin", ops.SIN, "The sine of angles in radians.", ("round(Tensor(1.0).sin().item(), 4)", "0.8415"))
+cos = _unary_method(
+    "cos", ops.COS, "The cosine of angles in radians.", ("round(Tensor(1.0).cos().item(), 4)", "0.5403")
+)
+tan = _unary_method(
+    "tan", ops.TAN, "The tangent of angles in radians.", ("round(Tensor(1.0).tan().item(), 4)", "1.5574")
+)
+asin = _unary_method("asin", ops.ASIN, "The angle whose sine is x.", ("round(Tensor(1.0).asin().item(), 4)", "1.5708"))
+acos = _unary_method(
+    "acos", ops.ACOS, "The angle whose cosine is x.", ("round(Tensor(0.0).acos().item(), 4)", "1.5708")
+)
+atan = _unary_method(
+    "atan", ops.ATAN, "The angle whose tangent is x.", ("round(Tensor(1.0).atan().item(), 4)", "0.7854")
+)
+sinh = _unary_method("sinh", ops.SINH, "The hyperbolic sine.", ("round(Tensor(1.0).sinh().item(), 4)", "1.1752"))
+cosh = _unary_method("cosh", ops.COSH, "The hyperbolic cosine.", ("round(Tensor(1.0).cosh().item(), 4)", "1.5431"))
+tanh = _unary_method("tanh", ops.TANH, "The hyperbolic tangent.", ("round(Tensor(1.0).tanh().item(), 4)", "0.7616"))
+asinh = _unary_method(
+    "asinh", ops.ASINH, "The inverse hyperbolic sine.", ("round(Tensor(1.0).asinh().item(), 4)", "0.8814")
+)
+acosh = _unary_method(
+    "acosh", ops.ACOSH, "The inverse hyperbolic cosine.", ("round(Tensor(2.0).acosh().item(), 4)", "1.317")
+)
+atanh = _unary_method(
+    "atanh", ops.ATANH, "The inverse hyperbolic tangent.", ("round(Tensor(0.5).atanh().item(), 4)", "0.5493")
+)
+erf = _unary_method("erf", ops.ERF, "The error function.", ("round(Tensor(1.0).erf().item(), 4)", "0.8427"))
+sqrt = _unary_method(
+    "sqrt", ops.SQRT, "The square root; NaN below 0.", ("round(Tensor(2.0).sqrt().item(), 4)", "1.4142")
+)
+floor = _unary_method(
+    "floor",
+    ops.FLOOR,
+    "Each element rounded down.",
+    ("Tensor([1.5, -1.5]).floor().tolist()", "[1.0, -2.0]"),
+    floats=False,
+)
+ceil = _unary_method(
+    "ceil", ops.CEIL, "Each element rounded up.", ("Tensor([1.5, -1.5]).ceil().tolist()", "[2.0, -1.0]"), floats=False
+)
+trunc = _unary_method(
+    "trunc",
+    ops.TRUNC,
+    "Each element rounded toward 0.",
+    ("Tensor([1.5, -1.5]).trunc().tolist()", "[1.0, -1.0]"),
+    floats=False,
+)
+neg = _unary_method(
+    "neg", ops.NEG, "Each element with its sign changed.", ("Tensor([1, -2]).neg().tolist()", "[-1, 2]"), floats=False
+)
+abs_ = _unary_method(
+    "abs", ops.ABS, "The magnitude of each element.", ("Tensor([1, -2]).abs().tolist()", "[1, 2]"), floats=False
+)
+bitwise_not = _unary_method(
+    "bitwise_not",
+    ops.NOT,
+    "Each bit inverted; on bool, logical not.",
+    ("Tensor([0, 5]).bitwise_not().tolist()", "[-1, -6]"),
+    floats=False,
+)
 
 
 def logical_not(self: Tensor) -> Tensor:
-    """Where an element is 0 or False."""
+    """Where an element is 0 or False.
+
+    Dtype: bool.
+    Examples:
+        >>> Tensor([0, 2]).logical_not().tolist()
+        [True, False]
+    """
     return self._make(ops.not_(ops.cast(self._value(), dtypes.bool)), self)
 
 
 def logical_and(self: Tensor, other: Operand) -> Tensor:
-    """Where both are other than 0."""
+    """Where both are other than 0.
+
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Dtype: bool.
+    Raises: ShapeError if the shapes do not broadcast.
+    Examples:
+        >>> Tensor([0, 0, 2]).logical_and(Tensor([0, 1, 3])).tolist()
+        [False, False, True]
+    """
     return bitwise_and(ne(self, 0), ne(tensor_of("logical_and", self, other), 0))
 
 
 def logical_or(self: Tensor, other: Operand) -> Tensor:
-    """Where one of both is other than 0."""
+    """Where one of both is other than 0.
+
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Dtype: bool.
+    Raises: ShapeError if the shapes do not broadcast.
+    Examples:
+        >>> Tensor([0, 0, 2]).logical_or(Tensor([0, 1, 3])).tolist()
+        [False, True, True]
+    """
     return bitwise_or(ne(self, 0), ne(tensor_of("logical_or", self, other), 0))
 
 
 def logical_xor(self: Tensor, other: Operand) -> Tensor:
-    """Where exactly one of both is other than 0."""
+    """Where exactly one of both is other than 0.
+
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Dtype: bool.
+    Raises: ShapeError if the shapes do not broadcast.
+    Examples:
+        >>> Tensor([0, 0, 2]).logical_xor(Tensor([0, 1, 3])).tolist()
+        [False, True, False]
+    """
     return bitwise_xor(ne(self, 0), ne(tensor_of("logical_xor", self, other), 0))
 
 
 def sign(self: Tensor) -> Tensor:
-    """-1, 0 or 1 by the sign of each element; NaN stays."""
+    """-1, 0 or 1 by the sign of each element; NaN stays.
+
+    Dtype: as the tensor's.
+    Examples:
+        >>> Tensor([-2.5, 0.0, 7.0]).sign().tolist()
+        [-1.0, 0.0, 1.0]
+    """
     return self._make(ops.sign(self._value()), self)
 
 
 def reciprocal(self: Tensor) -> Tensor:
-    """1 over each element."""
+    """1 over each element.
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> Tensor([2, 4]).reciprocal().tolist()
+        [0.5, 0.25]
+    """
     return binary("reciprocal", OTHER_DIV, self, 1)
 
 
 def rsqrt(self: Tensor) -> Tensor:
-    """1 over the square root of each element."""
+    """1 over the square root of each element.
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> Tensor([4.0, 16.0]).rsqrt().tolist()
+        [0.5, 0.25]
+    """
     return binary("rsqrt", OTHER_DIV, sqrt(self), 1)
 
 
 def square(self: Tensor) -> Tensor:
-    """Each element times itself."""
+    """Each element times itself.
+
+    Dtype: as the tensor's.
+    Examples:
+        >>> Tensor([-3, 4]).square().tolist()
+        [9, 16]
+    """
     return mul(self, self)
 
 
 def log10(self: Tensor) -> Tensor:
-    """The logarithm to base 10."""
+    """The logarithm to base 10.
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> round(Tensor(1000.0).log10().item(), 4)
+        3.0
+    """
     return mul(log(self), 1 / math.log(10))
 
 
 def isnan(self: Tensor) -> Tensor:
-    """Where an element is NaN."""
+    """Where an element is NaN.
+
+    Dtype: bool.
+    Examples:
+        >>> Tensor([1.0, float("nan")]).isnan().tolist()
+        [False, True]
+    """
     return ne(self, self)
 
 
 def isinf(self: Tensor) -> Tensor:
-    """Where an element is an infinity."""
+    """Where an element is an infinity.
+
+    Dtype: bool.
+    Examples:
+        >>> Tensor([1.0, float("-inf")]).isinf().tolist()
+        [False, True]
+    """
     return eq(abs_(self), math.inf) if self.dtype.is_float else ne(self, self)
 
 
 def isfinite(self: Tensor) -> Tensor:
-    """Where an element is a finite number."""
+    """Where an element is a finite number.
+
+    Dtype: bool.
+    Examples:
+        >>> Tensor([1.0, float("inf"), float("nan")]).isfinite().tolist()
+        [True, False, False]
+    """
     return lt(abs_(self), math.inf) if self.dtype.is_float else eq(self, self)
 
 
 def isclose(
     self: Tensor, other: Tensor | float, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Where the difference is at most atol + rtol * abs(other); infinities are close to themselves only."""
+    """Where the difference is at most atol + rtol * abs(other); infinities are close to themselves only.
+
+    Args:
+        other: A tensor or a number; shapes broadcast.
+        rtol: How far apart they may be, as a part of the other's magnitude.
+        atol: How far apart they may be in any case.
+        equal_nan: Whether NaN is close to NaN.
+    Dtype: bool.
+    Raises: ShapeError if the shapes do not broadcast.
+    Examples:
+        >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0000001, 2.1])).tolist()
+        [True, False]
+    """
     return close("isclose", self, other, rtol, atol, equal_nan)
 
 
@@ -435,7 +666,17 @@ def close(name: str, self: Tensor, other: Operand, rtol: float, atol: float, equ
 
 
 def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """Numbers in place of NaN and the infinities: the largest and smallest of the dtype, if none are given."""
+    """Numbers in place of NaN and the infinities: the largest and smallest of the dtype, if none are given.
+
+    Args:
+        nan: In place of NaN.
+        posinf: In place of infinity.
+        neginf: In place of minus infinity.
+    Dtype: as the tensor's.
+    Examples:
+        >>> Tensor([1.0, float("nan"), float("inf")]).nan_to_num(posinf=9.0).tolist()
+        [1.0, 0.0, 9.0]
+    """
     if not self.dtype.is_float:
         return copied(self)
     high = self.dtype.largest if posinf is None else number_of("nan_to_num", "posinf", posinf)
@@ -447,6 +688,9 @@ def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, negi
 def pow_(self: Tensor, other: Operand) -> Tensor:
     """This tensor to a power. Small whole powers are products; integers stay integers (1 / x is truncated), bool int64.
 
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Raises: ShapeError if the shapes do not broadcast.
     Examples:
         >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
         [1.0, 4.0, 9.0]
@@ -457,8 +701,8 @@ def pow_(self: Tensor, other: Operand) -> Tensor:
         return _whole_power(base, int(other))
     if is_number(other) and self.dtype.is_float and abs(other) <= 64 and float(other).is_integer():
         return _whole_power(self, int(other))
-    if not self.dtype.is_float and (isinstance(other, TensorBase) and not other.dtype.is_float):
-        return _integer_power(self, other)  # pyright: ignore[reportArgumentType]
+    if not self.dtype.is_float and is_tensor(other) and not other.dtype.is_float:
+        return _integer_power(self, other)
     return binary("pow", POWER, self, other)
 
 
@@ -524,8 +768,12 @@ def to_shape_full(node: Node, shape: tuple[int, ...]) -> Node:
 def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
     """x where the condition holds, else y.
 
-    Shape: the three broadcast. Dtype: that in which x and y meet.
-
+    Args:
+        x: What stands where it holds: a tensor, an array or a number.
+        y: What stands where it does not.
+    Shape: the three broadcast.
+    Dtype: that in which x and y meet.
+    Raises: ShapeError if they do not broadcast; DTypeError if both are numbers of no common dtype.
     Examples:
         >>> Tensor([1, 2, 3]).lt(3).where(10, 20).tolist()
         [10, 10, 20]
@@ -549,6 +797,11 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
 def clip(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # noqa: A002 -- PyTorch's and NumPy's names
     """Each element, no lower than `min` and no higher than `max` (None: no bound).
 
+    Args:
+        min: The lower bound, if any: a tensor or a number.
+        max: The upper bound, if any.
+    Dtype: that in which the tensor and its bounds meet.
+    Raises: ShapeError if the shapes do not broadcast.
     Examples:
         >>> Tensor([1, 5, 9]).clip(max=6).tolist()
         [1, 5, 6]
@@ -557,7 +810,17 @@ def clip(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # n
 
 
 def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # noqa: A002 -- PyTorch's names
-    """As clip."""
+    """As clip.
+
+    Args:
+        min: The lower bound, if any: a tensor or a number.
+        max: The upper bound, if any.
+    Dtype: that in which the tensor and its bounds meet.
+    Raises: ShapeError if the shapes do not broadcast.
+    Examples:
+        >>> Tensor([1, 5, 9]).clamp(2, 6).tolist()
+        [2, 5, 6]
+    """
     return between("clamp", self, min, max)
 
 
@@ -571,13 +834,26 @@ def between(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
 
 
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:
-    """self + weight * (end - self)."""
+    """self + weight * (end - self).
+
+    Args:
+        end: What weight 1 gives: a tensor or a number.
+        weight: How far to go: a tensor or a number.
+    Raises: ShapeError if the shapes do not broadcast.
+    Examples:
+        >>> Tensor([0.0, 10.0]).lerp(Tensor([10.0, 20.0]), 0.5).tolist()
+        [5.0, 15.0]
+    """
     return add(self, binary("lerp", MUL, binary("lerp", OTHER_SUB, self, end), weight))
 
 
 def round_(self: Tensor, decimals: int = 0) -> Tensor:
     """Each element rounded to a number of decimals, halves to even. Negative ones round to tens, hundreds, ...
 
+    Args:
+        decimals: How many digits after the point stay.
+    Dtype: as the tensor's.
+    Raises: DTypeError if `decimals` is no integer.
     Examples:
         >>> Tensor([2.5, 3.14159]).round().tolist(), Tensor([1250, -1350]).round(decimals=-2).tolist()
         ([2.0, 3.0], [1200, -1400])
@@ -605,12 +881,22 @@ def round_(self: Tensor, decimals: int = 0) -> Tensor:
     return mul(add(whole, up), unit)
 
 
-_nearest = _unary_method("round", ops.ROUND, "Each element rounded to nearest, halves to even.", floats=False)
+_nearest = _unary_method(
+    "round",
+    ops.ROUND,
+    "Each element rounded to nearest, halves to even.",
+    ("Tensor([2.5, 3.5]).round().tolist()", "[2.0, 4.0]"),
+    floats=False,
+)
 
 
 def logaddexp(self: Tensor, other: Operand) -> Tensor:
     """log(exp(self) + exp(other)), safe from overflow.
 
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Raises: ShapeError if the shapes do not broadcast.
     Examples:
         >>> round(Tensor([1000.0]).logaddexp(1000.0).item() - 1000, 3)
         0.693
@@ -624,6 +910,10 @@ def logaddexp(self: Tensor, other: Operand) -> Tensor:
 def hypot(self: Tensor, other: Operand) -> Tensor:
     """The length of the vectors (self, other), safe from overflow; infinite where either is.
 
+    Args:
+        other: A tensor, an array or a number; shapes broadcast.
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Raises: ShapeError if the shapes do not broadcast.
     Examples:
         >>> Tensor([3.0]).hypot(4).tolist(), Tensor([1e38]).hypot(0).isfinite().tolist()
         ([5.0], [True])

@@ -19,34 +19,76 @@ if TYPE_CHECKING:
 
 
 def relu(self: Tensor) -> Tensor:
-    """Each element, or 0 below it."""
+    """Each element, or 0 below it.
+
+    Dtype: as the tensor's.
+    Examples:
+        >>> Tensor([-1.0, 2.0]).relu().tolist()
+        [0.0, 2.0]
+    """
     return self.maximum(0)
 
 
 def sigmoid(self: Tensor) -> Tensor:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> Tensor([0.0]).sigmoid().tolist()
+        [0.5]
+    """
     return ((-self).exp() + 1).reciprocal()
 
 
 def silu(self: Tensor) -> Tensor:
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> round(Tensor(1.0).silu().item(), 4), round(Tensor(1.0).swish().item(), 4)
+        (0.7311, 0.7311)
+    """
     return self * sigmoid(self)
 
 
 def gelu(self: Tensor, approximate: str = "none") -> Tensor:
-    """x times the normal distribution's weight below x, exactly or by tanh ("tanh")."""
+    """x times the normal distribution's weight below x, exactly or by tanh ("tanh").
+
+    Args:
+        approximate: "none" or "tanh".
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Raises: ValueRangeError if there is no such way.
+    Source: Hendrycks & Gimpel, Gaussian error linear units, arXiv 1606.08415.
+    Examples:
+        >>> round(Tensor(1.0).gelu().item(), 4), round(Tensor(1.0).gelu("tanh").item(), 4)
+        (0.8413, 0.8412)
+    """
     if word("gelu", "approximate", approximate, ("none", "tanh")) == "tanh":
         return self * 0.5 * ((self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)).tanh().__add__(1)
     return self * 0.5 * (1 + (self * (1 / math.sqrt(2))).erf())
 
 
 def leaky_relu(self: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """Each element, scaled by a slope below 0."""
+    """Each element, scaled by a slope below 0.
+
+    Args:
+        negative_slope: The slope.
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> Tensor([-2.0, 2.0]).leaky_relu(0.5).tolist()
+        [-1.0, 2.0]
+    """
     return (self > 0).where(self, self * number("leaky_relu", "the slope", negative_slope))
 
 
 def softplus(self: Tensor) -> Tensor:
-    """log(1 + exp(x)), safe from overflow."""
+    """log(1 + exp(x)), safe from overflow.
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> round(Tensor(0.0).softplus().item(), 4)
+        0.6931
+    """
     return self.maximum(0) + (-(self.abs())).exp().log1p()
 
 
@@ -61,7 +103,14 @@ def layer_norm(
 
     Args:
         shape: The extents of those axes.
+        weight: What the result is multiplied by, if anything.
+        bias: What is added then, if anything.
+        eps: Added to the variance.
     Raises: ShapeError unless the tensor's shape ends with them.
+    Source: Ba, Kiros & Hinton, Layer normalization, arXiv 1607.06450.
+    Examples:
+        >>> [round(x, 3) for x in Tensor([1.0, 3.0]).layer_norm(2).tolist()]
+        [-1.0, 1.0]
     """
     extents = integers("layer_norm", "extents", shape)
     axes = tuple(range(self.ndim - len(extents), self.ndim))
@@ -87,7 +136,17 @@ def _scaled_and_shifted(
 
 
 def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
-    """The last axis brought to a root mean square of 1, then scaled."""
+    """The last axis brought to a root mean square of 1, then scaled.
+
+    Args:
+        weight: What the result is multiplied by, if anything.
+        eps: Added to the mean square.
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Source: Zhang & Sennrich, Root mean square layer normalization, NeurIPS 2019.
+    Examples:
+        >>> [round(x, 3) for x in Tensor([3.0, 3.0]).rms_norm().tolist()]
+        [1.0, 1.0]
+    """
     out = self * (mean(self * self, -1, keepdim=True) + number("rms_norm", "eps", eps)).rsqrt()
     return _scaled_and_shifted("rms_norm", out, weight, None)
 
@@ -104,7 +163,17 @@ def _reduction(name: str, losses: Tensor, reduction: str) -> Tensor:
 
 
 def nll_loss(self: Tensor, target: Tensor, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
-    """The negative log-likelihood of classes, from log-probabilities with the classes along axis 1 (0 of a vector)."""
+    """The negative log-likelihood of classes, from log-probabilities with the classes along axis 1 (0 of a vector).
+
+    Args:
+        target: Numbers of classes.
+        ignore_index: The number that counts for nothing.
+        reduction: "mean" or "sum" of the losses, or "none" for each.
+    Raises: ShapeError if the target does not fit; ValueRangeError if there is no such reduction.
+    Examples:
+        >>> Tensor([[-1.0, -2.0], [-3.0, -4.0]]).nll_loss(Tensor([0, 1])).item()
+        2.5
+    """
     return _class_loss("nll_loss", self, target, ignore_index, reduction)
 
 
@@ -135,6 +204,8 @@ def cross_entropy(
         target: Class numbers of the shape without classes, or probabilities of the scores' shape.
         ignore_index: A class number that counts for nothing.
         label_smoothing: The share of the target that is spread over all classes.
+        reduction: "mean" or "sum" of the losses, or "none" for each.
+    Raises: ShapeError if the target does not fit; ValueRangeError if there is no such reduction.
     Examples:
         >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 4)
         0.6931
@@ -167,25 +238,61 @@ def _scores_loss(
 
 
 def mse_loss(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The squared difference."""
+    """The squared difference.
+
+    Args:
+        target: What should have come.
+        reduction: "mean" or "sum" of the losses, or "none" for each.
+    Raises: ShapeError if the shapes do not agree; ValueRangeError if there is no such reduction.
+    Examples:
+        >>> Tensor([1.0, 2.0]).mse_loss(Tensor([3.0, 2.0])).item()
+        2.0
+    """
     apart = self - tensor_of("mse_loss", self, target)
     return _reduction("mse_loss", apart * apart, reduction)
 
 
 def l1_loss(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The absolute difference."""
+    """The absolute difference.
+
+    Args:
+        target: What should have come.
+        reduction: "mean" or "sum" of the losses, or "none" for each.
+    Raises: ShapeError if the shapes do not agree; ValueRangeError if there is no such reduction.
+    Examples:
+        >>> Tensor([1.0, 2.0]).l1_loss(Tensor([3.0, 2.0]), reduction="sum").item()
+        2.0
+    """
     return _reduction("l1_loss", (self - tensor_of("l1_loss", self, target)).abs(), reduction)
 
 
 def binary_cross_entropy(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The negative log-likelihood of yes or no, from probabilities; logarithms are cut at -100, as PyTorch's."""
+    """The negative log-likelihood of yes or no, from probabilities; logarithms are cut at -100, as PyTorch's.
+
+    Args:
+        target: What should have come: 0 or 1, or between.
+        reduction: "mean" or "sum" of the losses, or "none" for each.
+    Raises: ShapeError if the shapes do not agree; ValueRangeError if there is no such reduction.
+    Examples:
+        >>> round(Tensor([0.5]).binary_cross_entropy(Tensor([1.0])).item(), 4)
+        0.6931
+    """
     chance = tensor_of("binary_cross_entropy", self, target)
     yes, no = self.log().maximum(-100), (1 - self).log().maximum(-100)
     return _reduction("binary_cross_entropy", -(chance * yes + (1 - chance) * no), reduction)
 
 
 def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The negative log-likelihood of yes or no, from scores."""
+    """The negative log-likelihood of yes or no, from scores.
+
+    Args:
+        target: What should have come: 0 or 1, or between.
+        reduction: "mean" or "sum" of the losses, or "none" for each.
+    Raises: ShapeError if the shapes do not agree; ValueRangeError if there is no such reduction.
+    Examples:
+        >>> round(Tensor([0.0]).binary_cross_entropy_with_logits(Tensor([1.0])).item(), 4)
+        0.6931
+    """
     name = "binary_cross_entropy_with_logits"
     chance = tensor_of(name, self, target)
     return _reduction(name, self.maximum(0) - self * chance + (-(self.abs())).exp().log1p(), reduction)
@@ -194,7 +301,14 @@ def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction:
 def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Tensor:
     """In training, elements made 0 with probability p and the rest scaled by 1 / (1 - p); else the same values.
 
+    Args:
+        p: The probability.
+        training: Whether it is training; `Tensor.training` when None.
     Raises: ValueRangeError unless 0 <= p <= 1.
+    Source: Srivastava et al., Dropout, JMLR 15, 2014.
+    Examples:
+        >>> sorted(set(Tensor.ones(100).dropout(0.5, training=True).tolist()))
+        [0.0, 2.0]
     """
     if not 0 <= number("dropout", "the probability", p) <= 1:
         raise ValueRangeError(f"dropout: the probability must be in [0, 1]; got {p}.")
@@ -212,7 +326,18 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key.T / sqrt(width) + mask) @ value. A mask of bool keeps where it is true; others are added.
 
+    Args:
+        key: What queries are compared with.
+        value: What is averaged.
+        mask: Bool, or what is added to the scores; broadcasts to (..., n, m).
+        is_causal: Whether each query sees only the keys up to its own place.
     Shape: (..., n, d), (..., m, d), (..., m, e) -> (..., n, e).
+    Raises: ShapeError if the shapes do not fit.
+    Source: Vaswani et al., Attention is all you need, NeurIPS 2017.
+    Examples:
+        >>> q, k, v = Tensor([[0.0]]), Tensor([[1.0], [1.0]]), Tensor([[2.0], [4.0]])
+        >>> q.scaled_dot_product_attention(k, v).tolist()
+        [[3.0]]
     """
     name = "scaled_dot_product_attention"
     key, value = tensor(name, "the key", key), tensor(name, "the value", value)
@@ -234,54 +359,131 @@ def scaled_dot_product_attention(
 
 
 def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:
-    """Each vector along an axis scaled to length 1."""
+    """Each vector along an axis scaled to length 1.
+
+    Args:
+        axis: The axis; negative counts from the end.
+        eps: The least length that is divided by.
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> [round(x, 3) for x in Tensor([3.0, 4.0]).normalize().tolist()]
+        [0.6, 0.8]
+    """
     return self / (self * self).sum(axis, keepdim=True).sqrt().maximum(number("normalize", "eps", eps))
 
 
 def relu6(self: Tensor) -> Tensor:
-    """Each element, no lower than 0 and no higher than 6."""
+    """Each element, no lower than 0 and no higher than 6.
+
+    Dtype: as the tensor's.
+    Examples:
+        >>> Tensor([-1.0, 2.0, 9.0]).relu6().tolist()
+        [0.0, 2.0, 6.0]
+    """
     return self.clip(0, 6)
 
 
 def elu(self: Tensor, alpha: float = 1.0) -> Tensor:
-    """Each element, or alpha * (exp(x) - 1) below 0."""
+    """Each element, or alpha * (exp(x) - 1) below 0.
+
+    Args:
+        alpha: What large negative elements tend to, with its sign changed.
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> round(Tensor(-1.0).elu().item(), 4), Tensor(2.0).elu().item()
+        (-0.6321, 2.0)
+    """
     return (self > 0).where(self, self.minimum(0).expm1() * number("elu", "alpha", alpha))
 
 
 def hardtanh(self: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """Each element, between two bounds."""
+    """Each element, between two bounds.
+
+    Args:
+        min_val: The lower bound.
+        max_val: The upper bound.
+    Dtype: as the tensor's.
+    Raises: ValueRangeError if the dtype cannot hold a bound.
+    Examples:
+        >>> Tensor([-3.0, 0.5, 3.0]).hardtanh().tolist()
+        [-1.0, 0.5, 1.0]
+    """
     return self.clip(number("hardtanh", "min_val", min_val), number("hardtanh", "max_val", max_val))
 
 
 def hardsigmoid(self: Tensor) -> Tensor:
-    """(x + 3) / 6 between 0 and 1."""
+    """(x + 3) / 6 between 0 and 1.
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> Tensor([-3.0, 0.0, 3.0]).hardsigmoid().tolist()
+        [0.0, 0.5, 1.0]
+    """
     return (self + 3).clip(0, 6) * (1 / 6)
 
 
 def hardswish(self: Tensor) -> Tensor:
-    """x * hardsigmoid(x)."""
+    """x * hardsigmoid(x).
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> Tensor([0.0, 1.5, 3.0]).hardswish().tolist()
+        [0.0, 1.125, 3.0]
+    """
     return self * hardsigmoid(self)
 
 
 def mish(self: Tensor) -> Tensor:
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Source: Misra, Mish: a self regularized non-monotonic activation function, BMVC 2020.
+    Examples:
+        >>> round(Tensor(1.0).mish().item(), 4)
+        0.8651
+    """
     return self * softplus(self).tanh()
 
 
 def logsigmoid(self: Tensor) -> Tensor:
-    """The logarithm of the sigmoid, safe from overflow."""
+    """The logarithm of the sigmoid, safe from overflow.
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> round(Tensor(0.0).logsigmoid().item(), 4)
+        -0.6931
+    """
     return -softplus(-self)
 
 
 def softsign(self: Tensor) -> Tensor:
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Dtype: floats keep theirs; ints and bool become the default float.
+    Examples:
+        >>> Tensor([-1.0, 3.0]).softsign().tolist()
+        [-0.5, 0.75]
+    """
     return self / (self.abs() + 1)
 
 
 def group_norm(
     self: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Each group of channels (axis 1) brought to mean 0 and variance 1, then each channel scaled and shifted."""
+    """Each group of channels (axis 1) brought to mean 0 and variance 1, then each channel scaled and shifted.
+
+    Args:
+        groups: How many; they divide the channels.
+        weight: One factor for each channel, if any.
+        bias: What is added to each channel then, if anything.
+        eps: Added to the variance.
+    Raises: ShapeError unless the groups divide the channels.
+    Source: Wu & He, Group normalization, ECCV 2018.
+    Examples:
+        >>> [round(x, 3) for x in Tensor([[1.0, 3.0]]).group_norm(1).flatten().tolist()]
+        [-1.0, 1.0]
+    """
     if self.ndim < 2 or integer("group_norm", "the number of groups", groups) < 1 or self.shape[1] % groups:
         raise ShapeError(f"group_norm: channels must divide into groups; shape {self.shape}, {groups} groups.")
     flat = self.reshape(self.shape[0], groups, -1)
@@ -292,7 +494,21 @@ def group_norm(
 def batch_norm(
     self: Tensor, weight: Tensor | None, bias: Tensor | None, center: Tensor, variance: Tensor, eps: float = 1e-5
 ) -> Tensor:
-    """Each channel (axis 1) with its mean and variance taken away, then scaled and shifted."""
+    """Each channel (axis 1) with its mean and variance taken away, then scaled and shifted.
+
+    Args:
+        weight: One factor for each channel, if any.
+        bias: What is added to each channel then, if anything.
+        center: The mean of each channel.
+        variance: The variance of each channel.
+        eps: Added to the variance.
+    Raises: ShapeError unless there is one of each for each channel.
+    Source: Ioffe & Szegedy, Batch normalization, ICML 2015.
+    Examples:
+        >>> x = Tensor([[3.0, 10.0]])
+        >>> x.batch_norm(None, None, Tensor([1.0, 10.0]), Tensor([4.0, 1.0]), eps=0.0).tolist()
+        [[1.0, 0.0]]
+    """
     center, variance = tensor("batch_norm", "the mean", center), tensor("batch_norm", "the variance", variance)
     if self.ndim < 2:
         raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {self.shape}.")
@@ -306,6 +522,12 @@ def sparse_categorical_crossentropy(
 ) -> Tensor:
     """The negative log-likelihood of class numbers from scores, with the classes along the last axis: tinygrad's name.
 
+    Args:
+        target: Numbers of classes.
+        ignore_index: The number that counts for nothing.
+        label_smoothing: The part of the weight that all classes share.
+        reduction: "mean" or "sum" of the losses, or "none" for each.
+    Raises: ShapeError if the target does not fit; ValueRangeError if there is no such reduction.
     Examples:
         >>> round(Tensor([[0.0, 0.0], [1.0, 3.0]]).sparse_categorical_crossentropy(Tensor([1, -1])).item(), 4)
         0.6931

@@ -61,10 +61,11 @@ class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
 
 def is_tracked(value: object) -> bool:
     """Whether gradients flow through a tensor."""
-    if not isinstance(value, TensorBase) or value._grad_state is DETACHED:
+    if not isinstance(value, TensorBase):
         return False
-    if value._grad_state is not None:
-        return True
+    state = value._grad_state
+    if state is not None:
+        return state is not DETACHED
     storage = value._storage
     return storage is not None and storage.history is not None
 
@@ -83,7 +84,7 @@ def is_handle_of_leaf(value: TensorBase) -> bool:
 DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
 
 
-def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> Tensor:
+def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> None:
     """Track a computed tensor if one of its sources is."""
     for source in sources:
         if is_tracked(source):
@@ -91,8 +92,7 @@ def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> Tensor:
                 made._node = ops.detach(node)
             elif node.dtype.is_float:
                 made._grad_state = True
-            return made
-    return made
+            return
 
 
 def place(self: TensorBase, storage: Storage, node: Node) -> None:
@@ -191,7 +191,12 @@ def written(
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Say whether gradients are wanted for this tensor; gives the tensor. One that is computed from such has them.
 
+    Args:
+        requires_grad: Whether they are.
     Raises: GradError unless it is of floats; where a computed tensor is asked to have none.
+    Examples:
+        >>> Tensor([1.0]).requires_grad_().requires_grad
+        True
     """
     flag("requires_grad_", "the value", requires_grad)
     if is_tracked(self) and not is_leaf(self):
@@ -273,7 +278,17 @@ def _leaf_gradient(leaf: Tensor, ct: Node) -> Tensor:
 
 
 def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
-    """The gradients of this tensor with respect to leaves, zeros where it does not depend on one."""
+    """The gradients of this tensor with respect to leaves, zeros where it does not depend on one.
+
+    Args:
+        leaves: The tensors that it is taken with respect to.
+        gradient: What the gradient of this tensor is; ones for a scalar when None.
+    Raises: GradError if this tensor is no scalar and no gradient is given, or an op has none.
+    Examples:
+        >>> w = Tensor([1.0, 2.0], requires_grad=True)
+        >>> [g.tolist() for g in (w * w).sum().gradient(w)]
+        [[2.0, 4.0]]
+    """
     found = _sweep(self, gradient, retain=True)
     out: list[Tensor] = []
     for leaf in leaves:

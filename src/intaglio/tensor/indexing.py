@@ -13,16 +13,15 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.core.site import user_site
 from intaglio.ops import elementwise as ops
+from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.storage.scratch import shelved
+from intaglio.tensor.arguments import is_array, is_listed, is_tensor
 from intaglio.tensor.base import TensorBase, flush_tensors, relieve
 from intaglio.tensor.elementwise import (
     broadcast_shapes,
-    is_array,
-    is_listed,
     is_number,
-    is_tensor,
     plain,
     to_shape,
     to_shape_full,
@@ -48,9 +47,10 @@ class Parsed:
     first: int = 0  # where the index tensors' axes go among the others
 
 
-def _parts(self: Tensor, index: Any) -> list[Part]:
+def _parts(self: Tensor, index: object) -> list[Part]:
     """The index as a list of parts."""
-    return [_normal(self, part) for part in (index if isinstance(index, tuple) else (index,))]  # pyright: ignore[reportUnknownVariableType] -- any objects
+    parts = index if is_listed(index) and not isinstance(index, list) else (index,)
+    return [_normal(self, part) for part in parts]
 
 
 def parse(self: Tensor, index: object) -> Parsed:
@@ -162,8 +162,8 @@ def _whole(part: Any) -> int:
 
 def _plain(part: Any) -> Any:
     """A list with its tensors as numbers."""
-    if isinstance(part, list):
-        return [_plain(p) for p in part]  # pyright: ignore[reportUnknownVariableType] -- any objects
+    if is_listed(part) and not isinstance(part, tuple):
+        return [_plain(p) for p in part]
     return part.numpy() if is_tensor(part) else part
 
 
@@ -187,21 +187,28 @@ def _sliced(view: View, axis: int, part: slice) -> View:
 
 
 def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: bool = True) -> Tensor:
-    """Positions in [0, n): those from host data are checked now, computed ones when they are known.
+    """Positions in [0, n): those in memory are checked now, computed ones when they are known, if there is any doubt.
 
     Args:
         name: The op that takes them.
         wraps: Whether negative ones count from the end.
     """
-    known = index._host()
     lowest = -n if wraps else 0
+    known = index._extremes()
     if known is not None:
-        if known.size and (known.min() < lowest or known.max() >= n):
-            bad = known[(known < lowest) | (known >= n)].reshape(-1)[0]
+        low, high = known
+        if low >= 0 and high < n:
+            return index if index.dtype is dtypes.int64 else index.cast(dtypes.int64)
+        array = index.numpy()
+        if low < lowest or high >= n:
+            bad = array[(array < lowest) | (array >= n)].reshape(-1)[0]
             raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
-        whole = known.astype(np.int64)
+        whole = array.astype(np.int64)
         return index.__class__(np.where(whole < 0, whole + n, whole), device=index._near)
     value = index._value()
+    low, high = bounds(value)
+    if low >= 0 and high < n:
+        return index if index.dtype is dtypes.int64 else index.cast(dtypes.int64)
     node = ops.cast(value, dtypes.int64)
     bad_node = ops.le(const(dtypes.int64, n), node)
     if value.dtype is dtypes.uint64:  # as int64, the upper half would be negative, and might be in range
@@ -331,8 +338,8 @@ def _mask_of(self: Tensor, index: Any) -> Tensor | None:
     part: Any = index
     if is_listed(index) and not isinstance(index, list) and len(index) == 1:
         part = index[0]
-    if isinstance(part, list) or is_array(part):
-        array: np.ndarray[Any, Any] = np.asarray(part)  # pyright: ignore[reportUnknownArgumentType] -- a list of anything
+    if (is_listed(part) and not isinstance(part, tuple)) or is_array(part):
+        array: np.ndarray[Any, Any] = np.asarray(part)
         if array.dtype.kind != "b":
             return None
         part = self.__class__(array, device=self._near)

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from intaglio.core.dtypes import dtypes, promote
+from intaglio.core.dtypes import promote
 from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.ir.node import make
 from intaglio.ops import elementwise as ops
+from intaglio.ops.composite import MATMUL, sum_of_products
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.tensor.arguments import number, shown, tensor
-from intaglio.tensor.elementwise import broadcast_shapes, check_device, tensor_of
+from intaglio.tensor.elementwise import STORED_ONLY, broadcast_shapes, check_device, tensor_of
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
 
-WIDE = {
-    dtypes.float16: dtypes.float32,
-    dtypes.bfloat16: dtypes.float32,
-    dtypes.int8: dtypes.int32,
-    dtypes.uint8: dtypes.int32,
-}
-
-
-def _sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
-    """The sum over axes of the product of two nodes of one shape; half precision adds in float32, bytes in int32."""
-    dtype = x.dtype
-    if dtype in WIDE:
-        x, y = ops.cast(x, WIDE[dtype]), ops.cast(y, WIDE[dtype])
-    return ops.cast(reduce_op("sum", ops.mul(x, y), axes), dtype)
-
 
 def matmul(self: Tensor, other: Any) -> Tensor:
     """The matrix product; leading axes broadcast, 1-d operands are vectors.
 
+    Args:
+        other: A tensor or an array.
     Shape: (..., m, k) @ (..., k, n) -> (..., m, n).
-    Raises: ShapeError if the inner sizes differ.
+    Dtype: that in which both meet; sums of half precision are made in float32.
+    Raises: ShapeError if the inner sizes differ or the leading axes do not broadcast; DeviceError if the operands are
+        on two devices.
     Examples:
         >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
         [3, 7]
@@ -49,13 +40,13 @@ def _product(name: str, self: Tensor, other: Any) -> Tensor:
     other = tensor_of(name, self, other)
     check_device(name, self, other)
     x, y = self._value(), other._value()
-    if x.rank == 0 or y.rank == 0:
+    if not x.shape or not y.shape:
         raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
-    dtype = promote(x.dtype, y.dtype)
-    if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2):
+    dtype = x.dtype if x.dtype is y.dtype else promote(x.dtype, y.dtype)
+    if dtype.is_bool or dtype in STORED_ONLY:
         raise DTypeError(f"{name}: {dtype.name} cannot be summed. Cast it first?")
     x, y = ops.cast(x, dtype), ops.cast(y, dtype)
-    vector_x, vector_y = x.rank == 1, y.rank == 1
+    vector_x, vector_y = len(x.shape) == 1, len(y.shape) == 1
     if vector_x:
         x = reshape(x, (1, *x.shape))
     if vector_y:
@@ -65,52 +56,17 @@ def _product(name: str, self: Tensor, other: Any) -> Tensor:
             f"{name}: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, "
             f"rhs {other.shape} has {y.shape[-2]}. Transpose one side?"
         )
-    m, k, n = x.shape[-2], x.shape[-1], y.shape[-1]
-    try:
-        batch = broadcast_shapes(name, x.shape[:-2], y.shape[:-2])
-    except ShapeError:
-        raise ShapeError(f"{name}: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}.") from None
-    rank = len(batch)
-    if (
-        y.rank == 2 and rank and x.rank == rank + 2
-    ):  # one matrix for all: its rows and the batch are rows of one product
-        rows = 1
-        for extent in batch:
-            rows *= extent
-        out = _plain(reshape(x, (rows * m, k)), y)
-        out = reshape(out, (*batch, m, n))
-    elif rank:
-        full = (*batch, m, n, k)
-        left = reshape(_lead(x, rank), (*_lead_shape(x, rank), m, 1, k))
-        turned = permute(_lead(y, rank), (*range(rank), rank + 1, rank))
-        right = reshape(turned, (*_lead_shape(y, rank), 1, n, k))
-        out = _sum_of_products(expand(left, full), expand(right, full), (rank + 2,))
-    else:
-        out = _plain(x, y)
+    if len(x.shape) > 2 or len(y.shape) > 2:
+        try:
+            broadcast_shapes(name, x.shape[:-2], y.shape[:-2])
+        except ShapeError:
+            raise ShapeError(f"{name}: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}.") from None
+    out = make(MATMUL, x, y)
     if vector_x:
-        out = reshape(out, (*batch, n))
+        out = reshape(out, (*out.shape[:-2], out.shape[-1]))
     if vector_y:
         out = reshape(out, out.shape[:-1])
     return self._make(out, self, other)
-
-
-def _plain(x: Node, y: Node) -> Node:
-    """The product of two matrices."""
-    (m, k), n = x.shape, y.shape[1]
-    left = expand(reshape(x, (m, 1, k)), (m, n, k))
-    right = expand(reshape(permute(y, (1, 0)), (1, n, k)), (m, n, k))
-    return _sum_of_products(left, right, (2,))
-
-
-def _lead_shape(node: Node, rank: int) -> tuple[int, ...]:
-    """The leading extents of an operand, one for each batch axis."""
-    lead = node.shape[:-2]
-    return (1,) * (rank - len(lead)) + lead
-
-
-def _lead(node: Node, rank: int) -> Node:
-    """An operand with one leading axis for each batch axis."""
-    return reshape(node, _lead_shape(node, rank) + node.shape[-2:])
 
 
 def rmatmul(self: Tensor, other: Any) -> Tensor:
@@ -119,14 +75,29 @@ def rmatmul(self: Tensor, other: Any) -> Tensor:
 
 
 def dot(self: Tensor, other: Any) -> Tensor:
-    """The product of vectors, or of matrices: as matmul."""
+    """The product of vectors, or of matrices: as matmul.
+
+    Args:
+        other: A tensor or an array.
+    Shape: as matmul.
+    Raises: ShapeError if the inner sizes differ.
+    Examples:
+        >>> Tensor([1, 2, 3]).dot(Tensor([4, 5, 6])).item()
+        32
+    """
     return _product("dot", self, other)
 
 
 def mm(self: Tensor, other: Tensor) -> Tensor:
     """The product of two matrices.
 
-    Raises: ShapeError unless both have two axes.
+    Args:
+        other: The second matrix.
+    Shape: (m, k), (k, n) -> (m, n).
+    Raises: ShapeError unless both have two axes and the inner sizes are equal.
+    Examples:
+        >>> Tensor([[1, 2]]).mm(Tensor([[3], [4]])).tolist()
+        [[11]]
     """
     return _of_rank("mm", 2, self, other)
 
@@ -134,7 +105,13 @@ def mm(self: Tensor, other: Tensor) -> Tensor:
 def bmm(self: Tensor, other: Tensor) -> Tensor:
     """The products of two batches of matrices.
 
-    Raises: ShapeError unless both have three axes.
+    Args:
+        other: The second matrices.
+    Shape: (b, m, k), (b, k, n) -> (b, m, n).
+    Raises: ShapeError unless both have three axes that fit.
+    Examples:
+        >>> Tensor([[[1, 2]], [[3, 4]]]).bmm(Tensor([[[1], [1]], [[2], [2]]])).tolist()
+        [[[3]], [[14]]]
     """
     return _of_rank("bmm", 3, self, other)
 
@@ -152,6 +129,8 @@ def _of_rank(name: str, rank: int, self: Tensor, other: Tensor) -> Tensor:
 def mv(self: Tensor, vector: Tensor) -> Tensor:
     """The product of a matrix and a vector: (n, m), (m,) -> (n,).
 
+    Args:
+        vector: The vector.
     Raises: ShapeError unless they are these.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).mv(Tensor([1, 1])).tolist()
@@ -166,6 +145,12 @@ def mv(self: Tensor, vector: Tensor) -> Tensor:
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * self + alpha * (mat1 @ mat2). Where beta is 0, this tensor counts for nothing, NaN included.
 
+    Args:
+        mat1: The first factor.
+        mat2: The second factor.
+        beta: What this tensor is multiplied by.
+        alpha: What the product is multiplied by.
+    Shape: (m, n) or broadcast to it, (m, k), (k, n) -> (m, n).
     Raises: ShapeError unless the operands are matrices that fit.
     Examples:
         >>> Tensor([10, 20]).addmm(Tensor([[1, 2]]), Tensor([[1, 0], [0, 1]])).tolist()
@@ -181,12 +166,29 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: f
 
 
 def outer(self: Tensor, other: Tensor) -> Tensor:
-    """The products of each element of a vector with each of another: (n,), (m,) -> (n, m)."""
+    """The products of each element of a vector with each of another: (n,), (m,) -> (n, m).
+
+    Args:
+        other: The second vector. (Tensors of other ranks are flattened.)
+    Examples:
+        >>> Tensor([1, 2]).outer(Tensor([3, 4])).tolist()
+        [[3, 4], [6, 8]]
+    """
     return self.reshape(-1, 1) * tensor("outer", "the other operand", other).reshape(1, -1)
 
 
 def linear(self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """self @ weight.T + bias, with the weight of shape (out, in), as PyTorch's."""
+    """self @ weight.T + bias, with the weight of shape (out, in), as PyTorch's.
+
+    Args:
+        weight: The matrix, as (out, in).
+        bias: What is added: (out,).
+    Shape: (..., in) -> (..., out).
+    Raises: ShapeError if the sizes do not fit.
+    Examples:
+        >>> Tensor([1.0, 2.0]).linear(Tensor([[3.0, 4.0]]), Tensor([0.5])).tolist()
+        [11.5]
+    """
     factor = tensor("linear", "the weight", weight)
     if factor.ndim != 2 or self.shape[-1:] != factor.shape[1:]:
         raise ShapeError(
@@ -202,6 +204,7 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
 
     Args:
         formula: Such as "ij,jk->ik"; without "->", the letters that appear once, in order. "..." stands for other axes.
+        operands: One tensor for each.
     Raises: ShapeError if a letter has two sizes or the operands do not fit.
     Examples:
         >>> Tensor.einsum("i,i->", Tensor([1, 2]), Tensor([3, 4])).item()
@@ -292,4 +295,4 @@ def _pair(left: str, x: Node, right: str, y: Node, keep: str, sizes: dict[str, i
         it = iter(node.shape)
         return expand(reshape(node, tuple(next(it) if c in term else 1 for c in letters)), shape)
 
-    return _sum_of_products(spread(left, x), spread(right, y), tuple(range(len(keep), len(letters))))
+    return sum_of_products(spread(left, x), spread(right, y), tuple(range(len(keep), len(letters))))

@@ -132,7 +132,15 @@ def _view(name: str, self: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def permute(self: Tensor, *order: object) -> Tensor:
-    """A view with the axes in another order."""
+    """A view with the axes in another order.
+
+    Args:
+        order: The axes in their new order, one by one or as one sequence.
+    Raises: ShapeError unless each axis is named once.
+    Examples:
+        >>> Tensor.zeros(2, 3, 4).permute(2, 0, 1).shape
+        (4, 2, 3)
+    """
     axes = axes_of("permute", flat_ints("permute", order), self.ndim)
     if len(axes) != self.ndim:
         raise ShapeError(f"permute: every axis must be given once; got {axes} for shape {self.shape}.")
@@ -140,7 +148,16 @@ def permute(self: Tensor, *order: object) -> Tensor:
 
 
 def transpose(self: Tensor, dim0: int = 1, dim1: int = 0) -> Tensor:
-    """A view with two axes exchanged."""
+    """A view with two axes exchanged.
+
+    Args:
+        dim0: The axis; negative counts from the end.
+        dim1: The other axis.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> Tensor.zeros(2, 3, 4).transpose(0, 2).shape, Tensor.zeros(2, 3).swapaxes(0, 1).shape
+        ((4, 3, 2), (3, 2))
+    """
     order = list(range(self.ndim))
     a, b = axis_of("transpose", dim0, self.ndim), axis_of("transpose", dim1, self.ndim)
     order[a], order[b] = order[b], order[a]
@@ -151,6 +168,9 @@ def t(self: Tensor) -> Tensor:
     """A view of a matrix with its axes exchanged (of a vector, itself).
 
     Raises: ShapeError if there are more than two axes.
+    Examples:
+        >>> Tensor([[1, 2]]).t().tolist()
+        [[1], [2]]
     """
     if self.ndim > 2:
         raise ShapeError(f"t: the tensor must have at most two axes; the shape is {self.shape}. Use transpose or mT?")
@@ -158,7 +178,15 @@ def t(self: Tensor) -> Tensor:
 
 
 def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of all positions of an axis."""
+    """Views of all positions of an axis.
+
+    Args:
+        dim: The axis; negative counts from the end.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> [row.tolist() for row in Tensor([[1, 2], [3, 4]]).unbind()]
+        [[1, 2], [3, 4]]
+    """
     a = axis_of("unbind", dim, self.ndim)
     return tuple(self[(slice(None),) * a + (i,)] for i in range(self.shape[a]))
 
@@ -166,30 +194,62 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """A view under another tensor's shape.
 
+    Args:
+        other: The tensor whose shape it is.
     Raises: ShapeError if the sizes do not agree, or strides allow no view.
+    Examples:
+        >>> Tensor([1, 2, 3, 4]).view_as(Tensor.zeros(2, 2)).tolist()
+        [[1, 2], [3, 4]]
     """
     return _view("view_as", self, tensor("view_as", "the other", other).shape)
 
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """An expand to another tensor's shape."""
+    """An expand to another tensor's shape.
+
+    Args:
+        other: The tensor whose shape it is.
+    Raises: ShapeError if an axis that is not of size 1 would change.
+    Examples:
+        >>> Tensor([1, 2]).expand_as(Tensor.zeros(2, 2)).tolist()
+        [[1, 2], [1, 2]]
+    """
     return _expanded("expand_as", self, tensor("expand_as", "the other", other).shape)
 
 
 def flip(self: Tensor, *axes: object) -> Tensor:
-    """A view with some axes in reverse (all if none is named)."""
+    """A view with some axes in reverse (all if none is named).
+
+    Args:
+        axes: The axes, one by one or as one sequence.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).flip(1).tolist()
+        [[2, 1], [4, 3]]
+    """
     chosen = axes_of("flip", flat_ints("flip", axes) if axes else None, self.ndim)
     return _viewed(self, self._place()[1].flip(chosen))
 
 
 def expand(self: Tensor, *shape: object) -> Tensor:
-    """A view with axes of size 1 repeated (-1 keeps an axis). It cannot be written to: its positions share bytes."""
+    """A view with axes of size 1 repeated (-1 keeps an axis). It cannot be written to: its positions share bytes.
+
+    Args:
+        shape: Extents, one by one or as one sequence; more than there are axes give new ones in front.
+    Raises: ShapeError if an axis that is not of size 1 would change.
+    Examples:
+        >>> Tensor([[1], [2]]).expand(2, 3).tolist()
+        [[1, 1, 1], [2, 2, 2]]
+    """
     return _expanded("expand", self, flat_ints("expand", shape))
 
 
 def broadcast_to(self: Tensor, *shape: object) -> Tensor:
     """As expand: NumPy's name.
 
+    Args:
+        shape: Extents, one by one or as one sequence.
+    Raises: ShapeError if an axis that is not of size 1 would change.
     Examples:
         >>> Tensor([1, 2]).broadcast_to((2, 2)).tolist()
         [[1, 2], [1, 2]]
@@ -211,7 +271,15 @@ def _expanded(name: str, self: Tensor, extents: tuple[int, ...]) -> Tensor:
 
 
 def squeeze(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """A view without axes of size 1 (those named, or all)."""
+    """A view without axes of size 1 (those named, or all).
+
+    Args:
+        dim: Axis or axes; all of size 1 when None. Those of another size stay.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> Tensor.zeros(1, 2, 1).squeeze().shape, Tensor.zeros(1, 2, 1).squeeze(0).shape
+        ((2,), (2, 1))
+    """
     if dim is None:
         axes = tuple(a for a, n in enumerate(self.shape) if n == 1)
     else:
@@ -220,12 +288,28 @@ def squeeze(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 
 
 def unsqueeze(self: Tensor, dim: int) -> Tensor:
-    """A view with a new axis of size 1."""
+    """A view with a new axis of size 1.
+
+    Args:
+        dim: Where the new axis goes; negative counts from the end.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> Tensor([1, 2]).unsqueeze(-1).tolist()
+        [[1], [2]]
+    """
     return _viewed(self, self._place()[1].unsqueeze(axis_of("unsqueeze", dim, self.ndim + 1)))
 
 
 def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
-    """A view of a box: (first, end) for each axis, None for all of it."""
+    """A view of a box: (first, end) for each axis, None for all of it.
+
+    Args:
+        bounds: (first, end) for each axis, or None.
+    Raises: ShapeError unless there is one for each axis, within it.
+    Examples:
+        >>> Tensor([[1, 2, 3], [4, 5, 6]]).shrink((None, (1, 3))).tolist()
+        [[2, 3], [5, 6]]
+    """
     if not isinstance(bounds, (list, tuple)) or len(bounds) != self.ndim:
         raise ShapeError(f"shrink: one pair of bounds for each axis; got {shown(bounds)} for {axes_text(self.ndim)}.")
     pairs = [(0, n) if b is None else integers("shrink", "bounds", b) for b, n in zip(bounds, self.shape, strict=True)]
@@ -238,7 +322,17 @@ def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
 
 
 def unfold(self: Tensor, dim: int, size: int, step: int) -> Tensor:
-    """A view of sliding windows along an axis: shape (..., windows, ..., size)."""
+    """A view of sliding windows along an axis: shape (..., windows, ..., size).
+
+    Args:
+        dim: The axis; negative counts from the end.
+        size: The length of a window.
+        step: From the start of one to that of the next.
+    Raises: ShapeError if no window fits, there is no such axis, or the step is not positive.
+    Examples:
+        >>> Tensor([1, 2, 3, 4, 5]).unfold(0, 3, 2).tolist()
+        [[1, 2, 3], [3, 4, 5]]
+    """
     a = axis_of("unfold", dim, self.ndim)
     if size > self.shape[a] or size < 0 or step < 1:
         raise ShapeError(f"unfold: windows of {size} by steps of {step} do not fit an axis of {self.shape[a]}.")
@@ -246,7 +340,18 @@ def unfold(self: Tensor, dim: int, size: int, step: int) -> Tensor:
 
 
 def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A view of the diagonal of two axes, as a last axis."""
+    """A view of the diagonal of two axes, as a last axis.
+
+    Args:
+        offset: Which one: 0 is the main one, positive ones lie above it.
+        dim1: The axis of rows.
+        dim2: The axis of columns.
+    Shape: (n, m) -> (k,); other axes come first.
+    Raises: ShapeError unless these are two axes.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).diagonal().tolist()
+        [1, 4]
+    """
     a, b = axis_of("diagonal", dim1, self.ndim), axis_of("diagonal", dim2, self.ndim)
     if a == b:
         raise ShapeError(f"diagonal: the axes must differ; got {dim1} and {dim2}.")
@@ -254,7 +359,16 @@ def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ten
 
 
 def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Adjacent axes as one."""
+    """Adjacent axes as one.
+
+    Args:
+        start_dim: The first of them.
+        end_dim: The last of them.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> Tensor.zeros(2, 3, 4).flatten(1).shape
+        (2, 12)
+    """
     if self.ndim == 0:
         return reshape(self, 1)
     a, b = axis_of("flatten", start_dim, self.ndim), axis_of("flatten", end_dim, self.ndim)
@@ -262,7 +376,16 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One axis as several."""
+    """One axis as several.
+
+    Args:
+        dim: The axis; negative counts from the end.
+        sizes: Their extents; one may be -1.
+    Raises: ShapeError if the sizes do not agree.
+    Examples:
+        >>> Tensor.zeros(2, 12).unflatten(1, (3, 4)).shape
+        (2, 3, 4)
+    """
     a = axis_of("unflatten", dim, self.ndim)
     inner = resolve_shape("unflatten", tuple(sizes), self.shape[a])
     return reshape(self, (*self.shape[:a], *inner, *self.shape[a + 1 :]))
@@ -271,7 +394,14 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Tensor:
     """A view of the storage with these strides and offset, in elements.
 
+    Args:
+        shape: Extents.
+        strides: Elements from one position of an axis to the next.
+        offset: Where the first element lies in the storage.
     Raises: ShapeError if it would reach outside the storage.
+    Examples:
+        >>> Tensor([1, 2, 3, 4]).as_strided((2, 2), (1, 2)).tolist()
+        [[1, 3], [2, 4]]
     """
     storage, view = self._place()
     item = view.dtype.itemsize
@@ -291,7 +421,12 @@ def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offse
 def bitcast(self: Tensor, dtype: DTypeLike) -> Tensor:
     """The same bytes as another dtype: a view. The last axis shrinks or grows where the item sizes differ.
 
+    Args:
+        dtype: A dtype, its name, or NumPy's.
     Raises: DTypeError if it cannot.
+    Examples:
+        >>> Tensor([1.0]).bitcast("int32").item() == 0x3F800000
+        True
     """
     _, view = self._place()
     target = dtypes.of(dtype)
@@ -315,7 +450,16 @@ def mT(self: Tensor) -> Tensor:  # noqa: N802 -- NumPy's name
 
 
 def movedim(self: Tensor, source: int | Sequence[int], target: int | Sequence[int]) -> Tensor:
-    """A view with some axes at other places, the rest in order."""
+    """A view with some axes at other places, the rest in order.
+
+    Args:
+        source: Axis or axes.
+        target: Where they go.
+    Raises: ShapeError if an axis is out of range or given twice, or there are not as many targets.
+    Examples:
+        >>> Tensor.zeros(2, 3, 4).movedim(0, -1).shape
+        (3, 4, 2)
+    """
     sources = axes_of("movedim", source, self.ndim)
     targets = axes_of("movedim", target, self.ndim)
     if len(sources) != len(targets):
@@ -327,7 +471,17 @@ def movedim(self: Tensor, source: int | Sequence[int], target: int | Sequence[in
 
 
 def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """A view of `length` positions of an axis from `start` on."""
+    """A view of `length` positions of an axis from `start` on.
+
+    Args:
+        dim: The axis; negative counts from the end.
+        start: The first position; negative counts from the end.
+        length: How many.
+    Raises: ShapeError if there is no such axis, or the positions are not within it.
+    Examples:
+        >>> Tensor([1, 2, 3, 4]).narrow(0, 1, 2).tolist()
+        [2, 3]
+    """
     a = axis_of("narrow", dim, self.ndim)
     n = self.shape[a]
     first = start + n if start < 0 else start
@@ -349,6 +503,9 @@ def ravel(self: Tensor) -> Tensor:
 def select(self: Tensor, dim: int, index: int) -> Tensor:
     """A view of one position of an axis, without the axis.
 
+    Args:
+        dim: The axis; negative counts from the end.
+        index: The position; negative counts from the end.
     Raises: IndexRangeError if the axis has no such position.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).select(1, -1).tolist()
@@ -364,6 +521,10 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
 def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A view turned by k quarters in the plane of two axes, from the first toward the second.
 
+    Args:
+        k: How many quarters; negative turns back.
+        dims: The two axes.
+    Raises: ShapeError unless these are two axes.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).rot90().tolist()
         [[2, 4], [1, 3]]

@@ -17,7 +17,7 @@ from intaglio.core.locks import Level, across_forks
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import reshape
-from intaglio.tensor.arguments import flag, integer, number
+from intaglio.tensor.arguments import flag, integer, is_listed, number
 from intaglio.tensor.creation import device_name, wanting
 from intaglio.tensor.movement import flat_ints
 
@@ -59,6 +59,9 @@ generator: Final = Generator()
 def manual_seed(seed: int = 0) -> None:
     """Start the random numbers over from a seed.
 
+    Args:
+        seed: Any integer.
+    Raises: DTypeError if it is none.
     Examples:
         >>> Tensor.manual_seed(1)
         >>> a = Tensor.rand(3).tolist()
@@ -117,7 +120,19 @@ def rand(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers uniform in [0, 1)."""
+    """Numbers uniform in [0, 1).
+
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
+    Examples:
+        >>> t = Tensor.rand(100)
+        >>> t.min().item() >= 0, t.max().item() < 1
+        (True, True)
+    """
     return wanting(_rand("rand", cls, flat_ints("rand", shape), dtype, device), "rand", requires_grad)
 
 
@@ -146,7 +161,20 @@ def randn(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers of the normal distribution with mean 0 and variance 1, by Box and Muller."""
+    """Numbers of the normal distribution with mean 0 and variance 1, by Box and Muller.
+
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
+    Source: Box & Muller, A note on the generation of random normal deviates, Ann. Math. Stat. 29, 1958.
+    Examples:
+        >>> Tensor.manual_seed(0)
+        >>> abs(Tensor.randn(1000).mean().item()) < 0.1
+        True
+    """
     return wanting(_randn("randn", cls, flat_ints("randn", shape), dtype, device), "randn", requires_grad)
 
 
@@ -174,19 +202,24 @@ def randint(
 
     Args:
         shape: Extents; or high, or low and high, before a sequence of extents (which may also be named `size`).
+        low: The least number.
+        high: What they are less than.
+        size: The extents, if they are not given before.
+        dtype: The element type; by default int64.
+        device: Where; by default the configured device.
     Raises: ValueRangeError if the range is empty, or the dtype cannot hold it.
     Examples:
         >>> Tensor.randint(10, 11, (2, 2)).tolist(), Tensor.randint(2, low=5, high=6).tolist()
         ([[10, 10], [10, 10]], [5, 5])
     """
-    if size is None and len(shape) in (2, 3) and isinstance(shape[-1], (list, tuple)):
-        *shape, size = shape  # pyright: ignore[reportAssignmentType] -- a sequence of anything: checked below
+    ends: tuple[object, ...] = (low, high)
+    if size is None and len(shape) in (2, 3) and is_listed(shape[-1]):
+        shape, size = shape[:-1], shape[-1]
     if size is not None:
         if len(shape) not in (1, 2):
-            raise ShapeError(f"randint: before the size, high or low and high are wanted; got {tuple(shape)}.")
-        low, high = (0, *shape)[-2:]  # pyright: ignore[reportAssignmentType] -- checked below
-        shape = (size,)
-    low, high = integer("randint", "low", low), integer("randint", "high", high)
+            raise ShapeError(f"randint: before the size, high or low and high are wanted; got {shape}.")
+        ends, shape = (0, *shape)[-2:], (size,)
+    low, high = integer("randint", "low", ends[0]), integer("randint", "high", ends[1])
     extents = flat_ints("randint", shape)
     chosen = dtypes.of(dtype, dtypes.int64)
     if high <= low:
@@ -211,7 +244,21 @@ def uniform(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers uniform in [low, high)."""
+    """Numbers uniform in [low, high).
+
+    Args:
+        shape: Extents, one by one or as one sequence.
+        low: The lower bound, which may come.
+        high: The upper bound, which does not.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
+    Examples:
+        >>> t = Tensor.uniform(100, low=2.0, high=3.0)
+        >>> t.min().item() >= 2, t.max().item() <= 3
+        (True, True)
+    """
     first, last = number("uniform", "low", low), number("uniform", "high", high)
     return _uniform("uniform", cls, flat_ints("uniform", shape), first, last, dtype, device, requires_grad)
 
@@ -225,6 +272,12 @@ def scaled_uniform(
 ) -> Tensor:
     """Numbers uniform within 1 / sqrt(the number of elements) of 0, as tinygrad's.
 
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
     Examples:
         >>> Tensor.scaled_uniform(4, 4).abs().max().item() <= 0.25
         True
@@ -243,6 +296,12 @@ def glorot_uniform(
 ) -> Tensor:
     """Numbers uniform within sqrt(6 / (in + out)) of 0; out is the first axis, in the product of the others.
 
+    Args:
+        shape: Extents, one by one or as one sequence.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
     Source: Glorot & Bengio, Understanding the difficulty of training deep feedforward neural networks, AISTATS 2010.
     Examples:
         >>> Tensor.glorot_uniform(2, 4).abs().max().item() <= 1.0
@@ -264,7 +323,12 @@ def kaiming_uniform(
     """Numbers uniform within sqrt(6 / ((1 + a * a) * in)) of 0; in is the product of all axes but the first.
 
     Args:
+        shape: Extents, one by one or as one sequence.
         a: The slope below 0 of the leaky ReLU that follows.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+        requires_grad: Whether gradients are wanted for it.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
     Source: He, Zhang, Ren & Sun, Delving deep into rectifiers, ICCV 2015.
     Examples:
         >>> Tensor.kaiming_uniform(5, 6, a=0).abs().max().item() <= 1.0
@@ -298,7 +362,19 @@ def normal(
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Numbers of a normal distribution."""
+    """Numbers of a normal distribution.
+
+    Args:
+        shape: Extents, one by one or as one sequence.
+        mean: Their mean.
+        std: Their standard deviation.
+        dtype: The element type; by default the default float, float32.
+        device: Where; by default the configured device.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
+    Examples:
+        >>> Tensor.normal(3, mean=5.0, std=0.0).tolist()
+        [5.0, 5.0, 5.0]
+    """
     width, center = number("normal", "std", std), number("normal", "mean", mean)
     return _randn("normal", cls, flat_ints("normal", shape), dtype, device) * width + center
 
@@ -312,12 +388,26 @@ def _check_float(name: str, dtype: DType) -> None:
 
 
 def rand_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Numbers uniform in [0, 1), of this tensor's shape."""
+    """Numbers uniform in [0, 1), of this tensor's shape.
+
+    Args:
+        dtype: The element type; by default this tensor's.
+    Examples:
+        >>> Tensor.zeros(2, 3).rand_like().shape
+        (2, 3)
+    """
     return _rand("rand_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype), self._near)
 
 
 def randn_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Numbers of the normal distribution, of this tensor's shape."""
+    """Numbers of the normal distribution, of this tensor's shape.
+
+    Args:
+        dtype: The element type; by default this tensor's.
+    Examples:
+        >>> Tensor.zeros(2, 3).randn_like().shape
+        (2, 3)
+    """
     return _randn("randn_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype), self._near)
 
 
@@ -342,7 +432,16 @@ def bernoulli(self: Tensor, p: float | None = None) -> Tensor:
 
 
 def randperm(cls: type[Tensor], n: int, *, device: str | None = None) -> Tensor:
-    """The numbers 0 .. n-1 in random order, int64. Computes the order."""
+    """The numbers 0 .. n-1 in random order, int64. Computes the order.
+
+    Args:
+        n: How many.
+        device: Where; by default the configured device.
+    Raises: ShapeError if n is negative.
+    Examples:
+        >>> sorted(Tensor.randperm(5).tolist())
+        [0, 1, 2, 3, 4]
+    """
     count = integer("randperm", "n", n)
     return _rand("randperm", cls, (count,), dtypes.float64, device).argsort()
 

@@ -11,8 +11,10 @@ from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
+from intaglio.ops.reduce import EXTREMES
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
+from intaglio.schedule.pieces import LARGE, PIECES
 from intaglio.tensor.arguments import flag, number
 from intaglio.tensor.elementwise import check_computes
 from intaglio.tensor.movement import axes_of, axis_of
@@ -33,7 +35,7 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
 def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdim: bool) -> Node:
     """A reduction of a node, half precision accumulated in float32."""
     check_computes("reduce", node.dtype)
-    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind in ("sum", "prod") else node
+    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind not in EXTREMES else node
     total = ops.cast(reduce_op(kind, wide, axes), node.dtype)
     return reshape(total, kept_shape(node.shape, axes)) if keepdim else total
 
@@ -52,8 +54,10 @@ def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
 
     Args:
         axis: Axis or axes; all when None.
+        keepdim: Whether the axes that go stay with size 1.
         dtype: What to add in; by default int64 for integers and bool, else the tensor's own.
     Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Raises: ShapeError if an axis is out of range or given twice.
     Examples:
         >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
         [4, 6]
@@ -63,7 +67,18 @@ def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
 
 
 def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """The product along axes."""
+    """The product along axes.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+        dtype: What to multiply in; by default int64 for integers and bool, else the tensor's own.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).prod(axis=1).tolist()
+        [2, 12]
+    """
     axes = axes_of("prod", axis, self.ndim)
     return self._make(reduced("prod", _accumulated(self._value(), dtype), axes, keepdim=keepdim), self)
 
@@ -81,7 +96,15 @@ def _extreme(name: str, kind: str, self: Tensor, axis: Axis, *, keepdim: bool) -
 def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The largest element along axes; NaN if one is.
 
-    Raises: ShapeError if there is no element.
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Dtype: as the tensor's.
+    Raises: ShapeError if there is no element, or an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 5], [7, 2]]).max(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amax().item()
+        ([5, 7], 7)
     """
     return _extreme("max", "max", self, axis, keepdim=keepdim)
 
@@ -89,25 +112,66 @@ def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
 def min_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The smallest element along axes; NaN if one is.
 
-    Raises: ShapeError if there is no element.
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Dtype: as the tensor's.
+    Raises: ShapeError if there is no element, or an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 5], [7, 2]]).min(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amin().item()
+        ([1, 2], 1)
     """
     return _extreme("min", "min", self, axis, keepdim=keepdim)
 
 
 def any_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """Whether some element along axes is true."""
+    """Whether some element along axes is true.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Dtype: bool.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[0, 0], [0, 3]]).any(axis=1).tolist()
+        [False, True]
+    """
     axes = axes_of("any", axis, self.ndim)
     return self._make(reduced("max", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
 
 
 def all_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """Whether every element along axes is true."""
+    """Whether every element along axes is true.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Dtype: bool.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 2], [0, 3]]).all(axis=1).tolist()
+        [True, False]
+    """
     axes = axes_of("all", axis, self.ndim)
     return self._make(reduced("min", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
 
 
 def mean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """The arithmetic mean along axes; integers give the default float, if no dtype is named."""
+    """The arithmetic mean along axes; integers give the default float, if no dtype is named.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+        dtype: What to compute in; by default the tensor's own or the default float.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).mean(axis=0).tolist()
+        [2.0, 3.0]
+    """
     x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
     axes = axes_of("mean", axis, self.ndim)
     count = math.prod(self.shape[a] for a in axes)
@@ -129,7 +193,13 @@ def var(
     """The variance along axes: squares about the mean, over n - correction; integers give the default float.
 
     Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+        correction: What is taken from the number of elements that is divided by.
         unbiased: PyTorch's other way to say correction=1, or with False correction=0. NumPy says `ddof`.
+        dtype: What to compute in; by default the tensor's own or the default float.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Raises: ShapeError if an axis is out of range or given twice.
     Examples:
         >>> Tensor([1.0, 3.0]).var().item(), Tensor([1.0, 3.0]).var(unbiased=False).item()
         (2.0, 1.0)
@@ -147,7 +217,20 @@ def std(
     unbiased: bool | None = None,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
-    """The standard deviation along axes: the root of the variance."""
+    """The standard deviation along axes: the root of the variance.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+        correction: What is taken from the number of elements that is divided by.
+        unbiased: True for a correction of 1, False for 0: PyTorch's other spelling.
+        dtype: What to compute in; by default the tensor's own or the default float.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([1.0, 3.0]).std(correction=0).item()
+        1.0
+    """
     x = self if dtype is None else self.cast(dtype)
     return _narrowed(_variance("std", widened(x), axis, keepdim, correction, unbiased).sqrt(), x)
 
@@ -167,27 +250,51 @@ def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: 
     """The first position of the extreme (of the first NaN, if there is one)."""
     if self.numel() == 0 and (axis is None or self.shape[axis_of(name, axis, self.ndim)] == 0):
         raise ShapeError(f"{name}: there must be an element to choose; the tensor has shape {self.shape}.")
-    if axis is None:
-        flat = self.reshape(-1)
-        found = _position(name, kind, flat, 0, keepdim=False)
-        return found.reshape((1,) * self.ndim) if keepdim else found
     check_computes(name, self.dtype)
+    if axis is None:
+        found = self._make(_position_in_all(kind, self.reshape(-1)._value()), self)
+        return found.reshape((1,) * self.ndim) if keepdim else found
     a = axis_of(name, axis, self.ndim)
     node = self._value()
     n = node.shape[a]
-    best = expand(reshape(reduce_op(kind, node, (a,)), kept_shape(node.shape, (a,))), node.shape)
+    place = expand(reshape(iota(n), tuple(n if b == a else 1 for b in range(node.rank))), node.shape)
+    first = _position_in_all(kind, node) if node.rank == 1 else _first(kind, node, a, place, n)
+    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdim else first, self)
+
+
+def _position_in_all(kind: str, node: Node) -> Node:
+    """The first position of the extreme of a vector; of a long one the least of those in pieces that reach it."""
+    n = node.size
+    count = next((k for k in range(PIECES, 1, -1) if n % k == 0), 0) if n >= LARGE else 0
+    if not count:
+        return _first(kind, node, 0, iota(n), n)
+    rows = reshape(node, (count, n // count))
+    along = expand(reshape(iota(n // count), (1, n // count)), rows.shape)
+    starts = ops.mul(iota(count), const(dtypes.int64, n // count))
+    places = ops.add(_first(kind, rows, 1, along, n), starts)
+    return _first(kind, reduce_op(kind, rows, (1,)), 0, places, n)
+
+
+def _first(kind: str, node: Node, axis: int, place: Node, never: int) -> Node:
+    """The least place along an axis where a value is the extreme, or NaN."""
+    best = expand(reshape(reduce_op(kind, node, (axis,)), kept_shape(node.shape, (axis,))), node.shape)
     hit = ops.eq(node, best)
     if node.dtype.is_float:
         hit = ops.or_(hit, ops.ne(node, node))
-    place = expand(reshape(iota(n), tuple(n if b == a else 1 for b in range(node.rank))), node.shape)
-    first = reduce_op("min", ops.where(hit, place, const(dtypes.int64, n)), (a,))
-    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdim else first, self)
+    return reduce_op("min", ops.where(hit, place, const(dtypes.int64, never)), (axis,))
 
 
 def argmax(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """The position of the largest element (the first of equals), int64; of the flattened tensor when axis is None.
 
-    Raises: ShapeError if there is no element.
+    Args:
+        axis: The axis; the flattened tensor when None.
+        keepdim: Whether the axis stays with size 1.
+    Dtype: int64.
+    Raises: ShapeError if there is no element or no such axis.
+    Examples:
+        >>> Tensor([[1, 5, 5], [7, 2, 0]]).argmax(axis=1).tolist()
+        [1, 0]
     """
     return _position("argmax", "max", self, axis, keepdim=keepdim)
 
@@ -195,7 +302,14 @@ def argmax(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
 def argmin(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """The position of the smallest element (the first of equals), int64; of the flattened tensor when axis is None.
 
-    Raises: ShapeError if there is no element.
+    Args:
+        axis: The axis; the flattened tensor when None.
+        keepdim: Whether the axis stays with size 1.
+    Dtype: int64.
+    Raises: ShapeError if there is no element or no such axis.
+    Examples:
+        >>> Tensor([[1, 5, 5], [7, 2, 0]]).argmin(axis=1).tolist()
+        [0, 2]
     """
     return _position("argmin", "min", self, axis, keepdim=keepdim)
 
@@ -204,7 +318,7 @@ def _running(name: str, kind: str, self: Tensor, axis: int, dtype: DTypeLike | N
     """A running reduction."""
     node = self._value()
     check_computes(name, node.dtype)
-    if kind in ("sum", "prod"):
+    if kind not in EXTREMES:
         node = _accumulated(node, dtype)
     if self.ndim == 0:
         axis_of(name, axis, 1)
@@ -217,6 +331,9 @@ def cumsum(self: Tensor, axis: int = 0, dtype: DTypeLike | None = None) -> Tenso
 
     Args:
         axis: The axis; the first by default (PyTorch wants it named, NumPy flattens).
+        dtype: What to add in; by default int64 for integers and bool, else the tensor's own.
+    Shape: as the tensor's.
+    Raises: ShapeError if there is no such axis.
     Examples:
         >>> Tensor([1, 2, 3]).cumsum().tolist()
         [1, 3, 6]
@@ -225,12 +342,32 @@ def cumsum(self: Tensor, axis: int = 0, dtype: DTypeLike | None = None) -> Tenso
 
 
 def cumprod(self: Tensor, axis: int = 0, dtype: DTypeLike | None = None) -> Tensor:
-    """The running product along an axis, inclusive."""
+    """The running product along an axis, inclusive.
+
+    Args:
+        axis: The axis; the first by default.
+        dtype: What to multiply in; by default int64 for integers and bool, else the tensor's own.
+    Shape: as the tensor's.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> Tensor([1, 2, 3, 4]).cumprod().tolist()
+        [1, 2, 6, 24]
+    """
     return _running("cumprod", "prod", self, axis, dtype)
 
 
 def cummax(self: Tensor, axis: int = 0) -> Tensor:
-    """The running maximum along an axis, inclusive."""
+    """The running maximum along an axis, inclusive.
+
+    Args:
+        axis: The axis; the first by default.
+    Shape: as the tensor's.
+    Dtype: as the tensor's.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> Tensor([3, 1, 4, 1, 5]).cummax().tolist()
+        [3, 3, 4, 4, 5]
+    """
     return _running("cummax", "max", self, axis)
 
 
@@ -267,7 +404,11 @@ def _total(e: Tensor, axis: int) -> Tensor:
 def softmax(self: Tensor, axis: int = -1) -> Tensor:
     """Exponentials along an axis, scaled to sum to 1; safe from overflow.
 
+    Args:
+        axis: The axis; negative counts from the end.
+    Shape: as the tensor's.
     Dtype: floats keep theirs (half precision is computed in float32); integers give the default float.
+    Raises: ShapeError if there is no such axis.
     Examples:
         >>> Tensor([0.0, 0.0]).softmax().tolist()
         [0.5, 0.5]
@@ -277,7 +418,17 @@ def softmax(self: Tensor, axis: int = -1) -> Tensor:
 
 
 def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
-    """The logarithm of the softmax along an axis, safe from overflow."""
+    """The logarithm of the softmax along an axis, safe from overflow.
+
+    Args:
+        axis: The axis; negative counts from the end.
+    Shape: as the tensor's.
+    Dtype: floats keep theirs (half precision is computed in float32); integers give the default float.
+    Raises: ShapeError if there is no such axis.
+    Examples:
+        >>> round(Tensor([0.0, 0.0]).log_softmax()[0].item(), 4)
+        -0.6931
+    """
     apart = below_top("log_softmax", widened(self), axis)
     return _narrowed(apart - _total(apart.exp(), axis).log(), self)
 
@@ -285,6 +436,9 @@ def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
 def logsumexp(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The logarithm of the summed exponentials along axes, safe from overflow.
 
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
     Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
     Dtype: floats keep theirs; ints and bool become the default float.
     Raises: ShapeError if an axis is out of range or given twice.
@@ -307,7 +461,10 @@ def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = F
     Args:
         p: 2, or "fro", is the Euclidean length; infinity the largest magnitude, minus infinity the smallest; 0 counts
             the elements that are not 0.
+        dim: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
     Dtype: floats, and they keep theirs.
+    Raises: DTypeError unless it is of floats, and p a number.
     Examples:
         >>> t = Tensor([[3.0, -4.0], [0.0, 5.0]])
         >>> t.norm(1).item(), t.norm(dim=1).tolist()
@@ -333,14 +490,26 @@ def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = F
 
 
 def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:
-    """How many elements along axes are other than 0: int64."""
+    """How many elements along axes are other than 0: int64.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+    Raises: ShapeError if an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 0], [2, 3]]).count_nonzero(axis=0).tolist()
+        [2, 1]
+    """
     return sum_(self != 0, axis)
 
 
 def trace(self: Tensor) -> Tensor:
     """The sum of a matrix's diagonal.
 
+    Shape: (n, m) -> ().
     Raises: ShapeError if it is no matrix.
+    Examples:
+        >>> Tensor([[1, 2], [3, 4]]).trace().item()
+        5
     """
     if self.ndim != 2:
         raise ShapeError(f"trace: the tensor must be a matrix; the shape is {self.shape}.")
@@ -352,6 +521,9 @@ def median(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
 
     Computes the tensor.
 
+    Args:
+        axis: The axis; all elements when None.
+        keepdim: Whether the axis stays with size 1.
     Raises: ShapeError if there is no element.
     Examples:
         >>> Tensor([7, 1, 3, 2]).median().item()
@@ -374,6 +546,12 @@ def median(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
 def nansum(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """The sum along axes of the elements that are not NaN.
 
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+        dtype: What to add in, as of sum.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Raises: ShapeError if an axis is out of range or given twice.
     Examples:
         >>> Tensor([1.0, float("nan"), 2.0]).nansum().item()
         3.0
@@ -385,6 +563,12 @@ def nansum(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeL
 def nanmean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """The mean along axes of the elements that are not NaN; NaN where there is none.
 
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+        dtype: What to compute in, as of mean.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Raises: ShapeError if an axis is out of range or given twice.
     Examples:
         >>> Tensor([1.0, float("nan"), 2.0]).nanmean().item()
         1.5

@@ -76,6 +76,11 @@ def conv2d(
     """The convolution (correlation) with a weight of shape (out, in / groups, ...), in as many dimensions as it has.
 
     Args:
+        weight: The kernels, as (out, in / groups, ...).
+        bias: What is added: (out,).
+        groups: How many groups of channels are apart.
+        stride: Steps of the window, one or for each axis.
+        dilation: Steps within the window.
         padding: Zeros on both sides of each spatial axis, or one number for all.
     Shape: (n, in, ...) and (out, in / groups, ...) -> (n, out, ...).
     Raises: ShapeError where channels or sizes do not fit.
@@ -114,7 +119,19 @@ def conv_transpose2d(
 ) -> Tensor:
     """The transpose of a convolution: each input element spreads a weight of shape (in, out / groups, ...).
 
+    Args:
+        weight: The kernels, as (in, out / groups, ...).
+        bias: What is added: (out,).
+        groups: How many groups of channels are apart.
+        stride: Steps of the window, one or for each axis.
+        dilation: Steps within the window.
+        padding: How much of the result's border is cut.
+        output_padding: How much is added to the result's end.
+    Shape: (n, in, ...), (in, out / groups, ...) -> (n, out, ...).
     Raises: ShapeError where channels or sizes do not fit.
+    Examples:
+        >>> Tensor([[[[1.0, 2.0]]]]).conv_transpose2d(Tensor([[[[1.0, 1.0]]]])).tolist()
+        [[[[1.0, 3.0, 2.0]]]]
     """
     name = "conv_transpose2d"
     weight, groups = tensor(name, "the weight", weight), integer(name, "the number of groups", groups)
@@ -174,6 +191,14 @@ def max_pool2d(
 ) -> Tensor:
     """The largest element of each window of the spatial axes, those after the first two.
 
+    Args:
+        kernel_size: The extents of the window.
+        stride: Its steps; those extents when None.
+        dilation: The steps within it.
+        padding: How much is added around the input.
+        ceil_mode: Whether a last window may reach past the end.
+    Shape: (n, channels, ...) -> (n, channels, ...).
+    Raises: ShapeError if no window fits.
     Examples:
         >>> Tensor.arange(16).reshape(1, 1, 4, 4).max_pool2d().tolist()
         [[[[5, 7], [13, 15]]]]
@@ -200,7 +225,17 @@ def avg_pool2d(
     """The mean of each window of the spatial axes, those after the first two.
 
     Args:
+        kernel_size: The extents of the window.
+        stride: Its steps; those extents when None.
+        dilation: The steps within it.
+        padding: How much is added around the input.
+        ceil_mode: Whether a last window may reach past the end.
         count_include_pad: Whether the zeros of `padding` count (those that `ceil_mode` adds never do).
+    Shape: (n, channels, ...) -> (n, channels, ...).
+    Raises: ShapeError if no window fits.
+    Examples:
+        >>> Tensor.arange(16).reshape(1, 1, 4, 4).avg_pool2d().tolist()
+        [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
     rank = _spatial_rank("avg_pool2d", self)
     kernel, dilations = _each("avg_pool2d", kernel_size, rank), _each("avg_pool2d", dilation, rank)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.engine import realize as engine
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
+from intaglio.storage.history import Tracking
 from intaglio.storage.postponed import waits_for
 from intaglio.storage.report import Report, report
 from intaglio.tensor import (
@@ -24,9 +26,10 @@ from intaglio.tensor import (
     movement,
     random,
     reduce,
+    sorting,
     spatial,
 )
-from intaglio.tensor.base import TensorBase, partition_tensors, relieve_tensor, tracked_element, uop_of
+from intaglio.tensor.base import TensorBase, new, partition_tensors, relieve_tensor, tracked_element, uop_of
 from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
@@ -74,7 +77,11 @@ class Tensor(TensorBase):
 
     def _make(self, node: Node, *sources: Any) -> Tensor:
         """A computed tensor from others."""
-        made = gradients.mark(Tensor._from_node(node, self._device), node, sources)
+        made = new(Tensor)
+        made._node = node
+        made._device = self._device
+        if Tracking.begun:
+            gradients.mark(made, node, sources)
         relieve_tensor(made)
         return made
 
@@ -86,6 +93,9 @@ class Tensor(TensorBase):
         return made
 
     def _value(self) -> Node:
+        node = self._node
+        if node is not None:
+            return node
         node = super()._value()
         if self._grad_state is gradients.DETACHED and self._storage is not None and self._storage.history is not None:
             return node_ops.detach(node)
@@ -100,11 +110,23 @@ class Tensor(TensorBase):
         return super()._place()
 
     def _host(self) -> np.ndarray[Any, Any] | None:
-        """The values where they are known without computing (host data not yet written over), else None."""
+        """The values where they are known without computing (no write is pending), else None: to be read at once."""
         storage = self._storage
-        if storage is None or storage.log or storage.ref is None or waits_for(storage.ref) or self.numel() > 1 << 20:
+        if storage is None or storage.log or storage.ref is None or waits_for(storage.ref):
             return None
-        return convert.numpy(self)
+        return convert.on_memory(storage.ref, self._place()[1])
+
+    def _extremes(self) -> tuple[int, int] | None:
+        """(0 or the lowest integer if that is less, the highest) where they are known without computing, else None."""
+        with engine.lock:
+            array = self._host()
+            if array is None:
+                return convert.extremes_below(self._node) if self._storage is None and self._node is not None else None
+            storage, view = self._place()
+            found = storage.extremes
+            if found is None or found[0] != storage.sequence or found[1] != view or storage.stays:
+                found = storage.extremes = (storage.sequence, view, *convert.extremes(array))
+            return found[2:]
 
     def _remember_check(
         self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None, name: str
@@ -147,7 +169,12 @@ class Tensor(TensorBase):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow through it."""
+        """Whether gradients flow through it.
+
+        Examples:
+            >>> Tensor([1.0], requires_grad=True).requires_grad, Tensor([1.0]).requires_grad
+            (True, False)
+        """
         return gradients.is_tracked(self)
 
     @requires_grad.setter
@@ -156,7 +183,14 @@ class Tensor(TensorBase):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward sweeps have added up, or None."""
+        """The gradient that backward sweeps have added up, or None.
+
+        Examples:
+            >>> w = Tensor([1.0, 2.0], requires_grad=True)
+            >>> _ = (w * w).sum().backward()
+            >>> w.grad.tolist()
+            [2.0, 4.0]
+        """
         return getattr(self, "_grad", None)
 
     @grad.setter
@@ -197,45 +231,93 @@ class Tensor(TensorBase):
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        Examples:
+            >>> Tensor.zeros(2, 3).ndim
+            2
+        """
         return len(self.shape)
 
     def dim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        Examples:
+            >>> Tensor.zeros(2, 3).dim()
+            2
+        """
         return len(self.shape)
 
     def is_floating_point(self) -> bool:
-        """Whether the elements are floats."""
+        """Whether the elements are floats.
+
+        Examples:
+            >>> Tensor([1.0]).is_floating_point(), Tensor([1]).is_floating_point()
+            (True, False)
+        """
         return self.dtype.is_float
 
     def element_size(self) -> int:
-        """The bytes of one element."""
+        """The bytes of one element.
+
+        Examples:
+            >>> Tensor([1.0]).element_size()
+            4
+        """
         return self.dtype.itemsize
 
     def is_contiguous(self) -> bool:
-        """Whether its elements lie in row-major order without gaps."""
+        """Whether its elements lie in row-major order without gaps.
+
+        Examples:
+            >>> t = Tensor.zeros(2, 3)
+            >>> t.is_contiguous(), t.T.is_contiguous()
+            (True, False)
+        """
         return self._storage is None or self._place()[1].is_contiguous
 
     def cpu(self) -> Tensor:
-        """The values on the CPU."""
+        """The values on the CPU.
+
+        Examples:
+            >>> Tensor([1, 2], device="PYTHON").cpu().device
+            'CPU'
+        """
         return self.to("CPU")
 
     def numel(self) -> int:
-        """The number of elements."""
+        """The number of elements.
+
+        Examples:
+            >>> Tensor.zeros(2, 3).numel()
+            6
+        """
         return math.prod(self.shape)
 
     def nelement(self) -> int:
-        """The number of elements, as numel."""
+        """The number of elements, as numel.
+
+        Examples:
+            >>> Tensor.zeros(2, 3).nelement()
+            6
+        """
         return self.numel()
 
     @property
     def itemsize(self) -> int:
-        """The bytes of one element, as element_size."""
+        """The bytes of one element, as element_size.
+
+        Examples:
+            >>> Tensor([1.0]).itemsize
+            4
+        """
         return self.dtype.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
         """How many elements apart in its storage the elements of each axis lie, or those of one.
 
+        Args:
+            dim: The axis; all of them when None.
         Raises: ShapeError if that is no whole number of them, as in some views after a bitcast.
         Examples:
             >>> Tensor.zeros(2, 3).stride(), Tensor.zeros(2, 3).T.stride(0)
@@ -250,31 +332,70 @@ class Tensor(TensorBase):
         return apart if dim is None else apart[movement.axis_of("stride", dim, self.ndim)]
 
     def size(self, axis: int | None = None) -> Any:
-        """The shape, or the extent of one axis."""
+        """The shape, or the extent of one axis.
+
+        Args:
+            axis: The axis; all of them when None.
+        Raises: ShapeError if there is no such axis.
+        Examples:
+            >>> Tensor.zeros(2, 3).size(), Tensor.zeros(2, 3).size(-1)
+            ((2, 3), 3)
+        """
         return self.shape if axis is None else self.shape[movement.axis_of("size", axis, self.ndim)]
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its elements."""
+        """The bytes of its elements.
+
+        Examples:
+            >>> Tensor.zeros(2, 3).nbytes
+            24
+        """
         return self.numel() * self.dtype.itemsize
 
     @property
     def uop(self) -> Node:
-        """The node that the tensor is."""
+        """The node that the tensor is.
+
+        Examples:
+            >>> (Tensor([1.0]) + 1).uop.op.name
+            'add'
+        """
         return uop_of(self)
 
     @property
     def T(self) -> Tensor:  # noqa: N802 -- NumPy's name
-        """A view with the axes in reverse order."""
+        """A view with the axes in reverse order.
+
+        Examples:
+            >>> Tensor([[1, 2], [3, 4]]).T.tolist()
+            [[1, 3], [2, 4]]
+        """
         return movement.T(self)
 
     @property
     def mT(self) -> Tensor:  # noqa: N802 -- NumPy's name
-        """A view with the last two axes exchanged."""
+        """A view with the last two axes exchanged.
+
+        Raises: ShapeError if there are fewer than two axes.
+        Examples:
+            >>> Tensor.zeros(5, 2, 3).mT.shape
+            (5, 3, 2)
+        """
         return movement.mT(self)
 
     def realize(self, *others: TensorBase) -> Self:
-        """Compute this tensor (and others) now, by one schedule; gives the tensor itself."""
+        """Compute this tensor (and others) now, by one schedule; gives the tensor itself.
+
+        Args:
+            others: Tensors to compute in the same schedule.
+        Raises: DTypeError if an operand is no tensor; DeviceError if there is no memory.
+        Examples:
+            >>> a, b = Tensor([1, 2]) + 1, Tensor([1, 2]) * 2
+            >>> a = a.realize(b)
+            >>> a.tolist(), b.tolist()
+            ([2, 3], [2, 4])
+        """
         for other in others:
             arguments.tensor("realize", "every operand", other)
         return super().realize(*others)
@@ -283,18 +404,44 @@ class Tensor(TensorBase):
         """Partition what this tensor (and others) needs into kernels, to run when a value is needed; gives the tensor.
 
         Afterwards `uop` is ASSIGN(BUFFER, KERNEL): the kernel names its program, metadata and buffers.
+
+        Args:
+            others: Tensors to partition with it.
+        Raises: DTypeError if an operand is no tensor.
+        Examples:
+            >>> t = (Tensor([1, 2]) + 1).kernelize()
+            >>> t.uop.op.name, t.tolist()
+            ('assign', [2, 3])
         """
         partition_tensors((self, *(arguments.tensor("kernelize", "every operand", other) for other in others)))
         return self
 
     def schedule(self, *others: Tensor) -> list[Any]:
-        """The kernels that this tensor (and others) needs, partitioned but not run."""
+        """The kernels that this tensor (and others) needs, partitioned but not run.
+
+        Args:
+            others: Tensors to partition with it.
+        Raises: DTypeError if an operand is no tensor.
+        Examples:
+            >>> (kernel,) = (Tensor([1, 2]) + 1).sum().schedule()
+            >>> kernel.metadata
+            ('add', 'sum')
+        """
         tensors = (self, *(arguments.tensor("schedule", "every operand", other) for other in others))
         held: Pending | None = partition_tensors(tensors)
         return [] if held is None else list(held.plan.kernels)
 
     def journal(self) -> Report:
-        """What is pending on this tensor's storage: entries, the loops that they will be, why some were not rolled."""
+        """What is pending on this tensor's storage: entries, the loops that they will be, why some were not rolled.
+
+        Examples:
+            >>> t = Tensor.zeros(100).realize()
+            >>> for i in range(100):
+            ...     t[i] = i
+            >>> t.journal()
+            1 pending entries
+              100 numbers into float32[100]: one whole-array write
+        """
         return report(self._place()[0])
 
     def _in_place(self, out: Tensor, name: str) -> Self:
@@ -335,6 +482,10 @@ class Tensor(TensorBase):
     def assign(self, value: Any) -> Self:
         """Write a value (broadcast, cast) to all of this tensor; every view of its storage sees it.
 
+        Args:
+            value: A tensor, an array, a list or a number.
+        Raises: ShapeError if it does not broadcast; OverlapError if two positions of this tensor share a byte;
+            ReadOnlyError if its memory is shared read-only; ValueRangeError for a number that the dtype cannot hold.
         Examples:
             >>> a = Tensor([0, 0])
             >>> a.assign(Tensor([1, 2])).tolist()
@@ -352,15 +503,37 @@ class Tensor(TensorBase):
         return self
 
     def copy_(self, value: Any) -> Self:
-        """As assign."""
+        """As assign.
+
+        Args:
+            value: A tensor, an array, a list or a number; broadcast and cast.
+        Raises: as assign.
+        Examples:
+            >>> Tensor([0, 0]).copy_(Tensor([1, 2])).tolist()
+            [1, 2]
+        """
         return self._assigned(value, "copy_")
 
     def fill_(self, value: float) -> Self:
-        """Write one number everywhere."""
+        """Write one number everywhere.
+
+        Args:
+            value: The number.
+        Raises: as assign.
+        Examples:
+            >>> Tensor([0, 0]).fill_(7).tolist()
+            [7, 7]
+        """
         return self._assigned(value, "fill_")
 
     def zero_(self) -> Self:
-        """Write zeros everywhere."""
+        """Write zeros everywhere.
+
+        Raises: as assign.
+        Examples:
+            >>> Tensor([1, 2]).zero_().tolist()
+            [0, 0]
+        """
         return self.assign(0)
 
     def __iadd__(self, other: Any) -> Self:
@@ -400,24 +573,68 @@ class Tensor(TensorBase):
         return self._in_place(Tensor.__rshift__(self, other), "irshift")
 
     def add_(self, other: Any, *, alpha: Number = 1) -> Self:
-        """Add to every element, in place; as add."""
+        """Add to every element, in place; as add.
+
+        Args:
+            other: A tensor, an array or a number; shapes broadcast.
+            alpha: What the other is multiplied by.
+        Raises: DTypeError if the result has a dtype that does not go into this one; ShapeError if it is larger; else as
+            assign.
+        Examples:
+            >>> Tensor([1, 2]).add_(10).tolist()
+            [11, 12]
+        """
         return self._in_place(elementwise.add(self, other, alpha=alpha), "add_")
 
     def sub_(self, other: Any, *, alpha: Number = 1) -> Self:
-        """Subtract from every element, in place; as sub."""
+        """Subtract from every element, in place; as sub.
+
+        Args:
+            other: A tensor, an array or a number; shapes broadcast.
+            alpha: What the other is multiplied by.
+        Raises: DTypeError if the result has a dtype that does not go into this one; ShapeError if it is larger; else as
+            assign.
+        Examples:
+            >>> Tensor([1, 2]).sub_(1, alpha=3).tolist()
+            [-2, -1]
+        """
         return self._in_place(elementwise.sub(self, other, alpha=alpha), "sub_")
 
     def mul_(self, other: Any) -> Self:
-        """Multiply every element, in place; as mul."""
+        """Multiply every element, in place; as mul.
+
+        Args:
+            other: A tensor, an array or a number; shapes broadcast.
+        Raises: DTypeError if the result has a dtype that does not go into this one; ShapeError if it is larger; else as
+            assign.
+        Examples:
+            >>> Tensor([1, 2]).mul_(3).tolist()
+            [3, 6]
+        """
         return self._in_place(elementwise.mul(self, other), "mul_")
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
-        """Divide every element, in place; as div."""
+        """Divide every element, in place; as div.
+
+        Args:
+            other: A tensor, an array or a number; shapes broadcast.
+            rounding_mode: As of div: None, "floor" or "trunc".
+        Raises: DTypeError if the result has a dtype that does not go into this one; ShapeError if it is larger; else as
+            assign.
+        Examples:
+            >>> Tensor([1.0, 3.0]).div_(2).tolist()
+            [0.5, 1.5]
+        """
         return self._in_place(elementwise.div(self, other, rounding_mode=rounding_mode), "div_")
 
     def clamp_(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002 -- PyTorch's names
         """Bound every element, in place; as clamp.
 
+        Args:
+            min: The lower bound, if any: a tensor or a number.
+            max: The upper bound, if any.
+        Raises: DTypeError if the result has a dtype that does not go into this one; ShapeError if it is larger; else as
+            assign.
         Examples:
             >>> Tensor([1, 5, 9]).clamp_(2, 6).tolist()
             [2, 5, 6]
@@ -425,12 +642,28 @@ class Tensor(TensorBase):
         return self._in_place(elementwise.between("clamp_", self, min, max), "clamp_")
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Self:
-        """Write a number where a mask holds; as masked_fill."""
+        """Write a number where a mask holds; as masked_fill.
+
+        Args:
+            mask: Where it is true, or other than 0; broadcasts to this tensor's shape.
+            value: The number.
+        Raises: as masked_fill and assign.
+        Examples:
+            >>> t = Tensor([1, -2, 3])
+            >>> t.masked_fill_(t < 0, 0).tolist()
+            [1, 0, 3]
+        """
         return self._in_place(combine.masked("masked_fill_", self, mask, value), "masked_fill_")
 
     def scatter_(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Self:
         """Write values at positions; as scatter.
 
+        Args:
+            dim: The axis; negative counts from the end.
+            index: Positions along the axis, of as many axes as this tensor.
+            src: A tensor at least as long as the index, or a number.
+            reduce: "add" or "multiply" to do so with what is there.
+        Raises: as scatter and assign.
         Examples:
             >>> Tensor([0, 0, 0]).scatter_(0, Tensor([2, 0]), 5).tolist()
             [5, 0, 5]
@@ -564,9 +797,9 @@ class Tensor(TensorBase):
         combine.masked_fill, combine.masked_select, combine.repeat, combine.roll,
     )  # fmt: skip
     repeat_interleave, argsort, sort, topk = (
-        spelled(combine.repeat_interleave), spelled(combine.argsort), spelled(combine.sort), spelled(combine.topk),
+        spelled(combine.repeat_interleave), spelled(sorting.argsort), spelled(sorting.sort), spelled(sorting.topk),
     )  # fmt: skip
-    nonzero, unique = combine.nonzero, combine.unique
+    nonzero, unique = combine.nonzero, sorting.unique
 
     # -- networks
 
@@ -628,44 +861,95 @@ class Tensor(TensorBase):
     )  # fmt: skip
 
     def type(self, dtype: DTypeLike) -> Tensor:
-        """As cast."""
+        """As cast.
+
+        Args:
+            dtype: A dtype, its name, or NumPy's.
+        Raises: DTypeError if it is none.
+        Examples:
+            >>> Tensor([1.5, 2.5]).type("int32").tolist()
+            [1, 2]
+        """
         return self.cast(dtype)
 
     def float(self) -> Tensor:
-        """The values as float32."""
+        """The values as float32.
+
+        Examples:
+            >>> Tensor([1, 2]).float()
+            Tensor([1., 2.], dtype=float32)
+        """
         return self.cast(dtypes.float32)
 
     def double(self) -> Tensor:
-        """The values as float64."""
+        """The values as float64.
+
+        Examples:
+            >>> Tensor([1, 2]).double()
+            Tensor([1., 2.], dtype=float64)
+        """
         return self.cast(dtypes.float64)
 
     def half(self) -> Tensor:
-        """The values as float16."""
+        """The values as float16.
+
+        Examples:
+            >>> Tensor([1, 2]).half()
+            Tensor([1., 2.], dtype=float16)
+        """
         return self.cast(dtypes.float16)
 
     def int(self) -> Tensor:
-        """The values as int32."""
+        """The values as int32.
+
+        Examples:
+            >>> Tensor([1.5, 2.5]).int()
+            Tensor([1, 2], dtype=int32)
+        """
         return self.cast(dtypes.int32)
 
     def long(self) -> Tensor:
-        """The values as int64."""
+        """The values as int64.
+
+        Examples:
+            >>> Tensor([1.5, 2.5]).long()
+            Tensor([1, 2], dtype=int64)
+        """
         return self.cast(dtypes.int64)
 
     def short(self) -> Tensor:
-        """The values as int16."""
+        """The values as int16.
+
+        Examples:
+            >>> Tensor([1.5, 2.5]).short()
+            Tensor([1, 2], dtype=int16)
+        """
         return self.cast(dtypes.int16)
 
     def byte(self) -> Tensor:
-        """The values as uint8."""
+        """The values as uint8.
+
+        Examples:
+            >>> Tensor([1, 255]).byte()
+            Tensor([  1, 255], dtype=uint8)
+        """
         return self.cast(dtypes.uint8)
 
     def bfloat16(self) -> Tensor:
-        """The values as bfloat16."""
+        """The values as bfloat16.
+
+        Examples:
+            >>> Tensor([1, 2]).bfloat16()
+            Tensor([1., 2.], dtype=bfloat16)
+        """
         return self.cast(dtypes.bfloat16)
 
     def type_as(self, other: Tensor) -> Tensor:
         """The values in another tensor's dtype.
 
+        Args:
+            other: The tensor whose dtype it is.
+        Raises: DTypeError if that is no tensor.
         Examples:
             >>> Tensor([1, 2]).type_as(Tensor([0.5]))
             Tensor([1., 2.], dtype=float32)
@@ -673,7 +957,12 @@ class Tensor(TensorBase):
         return self.cast(arguments.tensor("type_as", "the other", other).dtype)
 
     def bool(self) -> Tensor:
-        """Where the values are not 0."""
+        """Where the values are not 0.
+
+        Examples:
+            >>> Tensor([0, 2]).bool()
+            Tensor([False, True], dtype=bool)
+        """
         return self.cast(dtypes.bool)
 
     def __int__(self) -> Any:
@@ -696,9 +985,13 @@ class Tensor(TensorBase):
         return self._share(*self._place())
 
     def data_ptr(self) -> Any:
-        """Where the bytes of a realized tensor are."""
-        from intaglio.engine import realize as engine
+        """Where the bytes of a realized tensor are.
 
+        Examples:
+            >>> t = Tensor([1, 2, 3])
+            >>> t[1:].data_ptr() - t.data_ptr()
+            8
+        """
         ref, view = convert.bytes_of(self.realize())
         return engine.buffer_of(ref).address + view.offset
 

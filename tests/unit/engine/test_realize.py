@@ -11,7 +11,7 @@ import pytest
 from intaglio import Tensor
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import Device, device_of
+from intaglio.engine.devices import device_of
 
 
 def test_an_interrupt_while_kernels_run_is_delivered_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,8 +19,8 @@ def test_an_interrupt_while_kernels_run_is_delivered_after_the_commit(monkeypatc
     t += 1
     launch = debug.launch
 
-    def interrupted(device: Device, run: Any) -> None:
-        launch(device, run)
+    def interrupted(*arguments: Any) -> None:
+        launch(*arguments)
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(debug, "launch", interrupted)
@@ -36,8 +36,8 @@ def test_an_interrupt_while_postponed_kernels_run_does_not_run_them_twice(monkey
     t.kernelize()
     launch = debug.launch
 
-    def interrupted(device: Device, run: Any) -> None:
-        launch(device, run)
+    def interrupted(*arguments: Any) -> None:
+        launch(*arguments)
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(debug, "launch", interrupted)

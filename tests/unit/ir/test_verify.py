@@ -95,7 +95,7 @@ def damaged() -> dict[str, tuple[Callable[[], Node], str]]:
         "out of scope": (lambda: linear(*GOOD, store(Q, whole(0), READ)), "after its scope has ended"),
         "final too early": (
             lambda: linear(LOOP, READ, NEXT, store(Q, whole(0), SUM), END),
-            "before its loop has ended",
+            "before its loop or condition has ended",
         ),
         "crossed": (
             lambda: linear(load(P, whole(0)), condition, start, LOOP, READ, NEXT, make(END_IF, start), END),

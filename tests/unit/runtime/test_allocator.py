@@ -6,6 +6,7 @@ import pytest
 
 from intaglio.core.errors import DeviceError
 from intaglio.core.trace import GlobalCounters
+from intaglio.runtime import allocator as module
 from intaglio.runtime.allocator import ALIGNMENT, Allocator
 
 
@@ -26,6 +27,28 @@ def test_freed_memory_is_reused() -> None:
     address = block.address
     del block
     assert allocator.allocate(1 << 20).address == address
+
+
+def test_kept_memory_goes_back_to_the_system_before_a_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator = Allocator()
+    allocator.allocate(1 << 20)  # nobody holds it
+    allocator.collect()
+    taken: list[int] = []
+
+    def full(capacity: int) -> tuple[object, int]:
+        taken.append(capacity)
+        if len(taken) == 1:
+            raise DeviceError("allocate: the system has no more.")
+        return take(capacity)
+
+    take = module._take
+    monkeypatch.setattr(module, "_take", full)
+    block = allocator.allocate(1 << 21)
+    assert (len(taken), allocator._kept, block.nbytes) == (2, 0, 1 << 21)
+    taken.clear()
+    with pytest.raises(DeviceError, match="has no more"):  # nothing is kept: it is asked for once
+        allocator.allocate(1 << 21)
+    assert len(taken) == 1
 
 
 def test_a_limit_refuses_and_says_how_much_is_in_use() -> None:

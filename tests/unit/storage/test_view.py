@@ -240,15 +240,15 @@ def test_covering_is_never_claimed_wrongly(one: View, other: View) -> None:
     mine, theirs = set(places(one)), set(places(other))
     if one.covers(other):
         assert theirs <= mine
-    if one.same_region(other):
-        assert theirs == mine
     if one.covers_whole(one.nbytes):
         assert mine == set(range(one.nbytes))
 
 
 @given(strided(loose=False), st.data())
 def test_a_view_covers_itself_and_its_boxes(view: View, data: st.DataObject) -> None:
-    assert view.same_region(view.flip(tuple(range(view.rank))))
+    flipped = view.flip(tuple(range(view.rank)))
+    assert view.covers(flipped)
+    assert flipped.covers(view)
     bounds = tuple(sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n)))) for n in view.shape)
     assert View.contiguous(dtypes.uint8, (40_000,), -1000).covers(view.shrink(tuple((a, b) for a, b in bounds)))
 

@@ -1,0 +1,171 @@
+"""Forms: what running the programs of one structure takes, worked out once: all but their buffers and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from intaglio.core.dtypes import dtypes
+from intaglio.core.errors import InternalError
+from intaglio.core.size import at, varies
+from intaglio.engine.devices import Launches, device_of, load
+from intaglio.ops.memory import BufferRef
+from intaglio.schedule.kernels import Copy
+from intaglio.schedule.program import Hole
+from intaglio.schedule.sizes import view_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intaglio.core.dtypes import DType
+    from intaglio.engine.devices import Device, Executable
+    from intaglio.ir.view import View
+    from intaglio.schedule.kernels import PlannedKernel, Slot
+
+
+@dataclass(slots=True)
+class Template:
+    """A plan over stand-ins: those of a structure's buffers, in order, and those of its own temporaries.
+
+    Attributes:
+        kernels: Kernels and copies, in order.
+        renamed: For the buffers that the program keeps, the buffers where their contents end up.
+        fresh: The buffers that have no bytes yet.
+        lent: For fresh buffers that take the bytes of one that is dead by then, which one.
+        refs: The buffers of the structure.
+        temporaries: Other fresh ones.
+        loaded: The kernels compiled (None for copies), once they are.
+    """
+
+    kernels: list[PlannedKernel | Copy]
+    renamed: dict[BufferRef, BufferRef]
+    fresh: set[BufferRef]
+    lent: dict[BufferRef, BufferRef]
+    refs: list[BufferRef]
+    temporaries: list[BufferRef]
+    loaded: list[Executable | None] = field(default_factory=list)
+
+    def load(self) -> list[Executable | None]:
+        """The kernels compiled: all, or none."""
+        if not self.loaded:
+            self.loaded.extend([None if isinstance(k, Copy) else load(k) for k in self.kernels])
+        return self.loaded
+
+
+@dataclass(slots=True)
+class Move:
+    """A copy between devices: the numbers of its buffers, and what it copies of the first."""
+
+    source: int
+    view: View
+    target: int
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Kernels in a row on one device, which are one native call.
+
+    Attributes:
+        device: Where they run.
+        first: The number of the first, among kernels and copies.
+        launches: They, compiled.
+        slots: The arguments of all: each is what lies at a place among the addresses of the buffers, the numbers and
+            at last a zero, and what is added to it.
+        flops: Arithmetic operations of all.
+        nbytes: Bytes that they move.
+    """
+
+    device: Device
+    first: int
+    launches: Launches
+    slots: list[tuple[int, int]]
+    flops: int
+    nbytes: int
+
+
+class Form:
+    """A template at one size, by numbers: of the structure's buffers, then of the temporaries.
+
+    Attributes:
+        template: What is planned.
+        size: Of the programs, if the template is at the nominal size; else 0.
+        used: The buffers that kernels use, in order of first use, and where their bytes come from: from before (None),
+            from a buffer that is dead by then, or (the buffer itself) freshly allocated.
+        fresh: Those that have no bytes yet.
+        renamed: The buffers that are kept whose contents end up in another, and which that is.
+        temporaries: The bytes and the device of each.
+    """
+
+    def __init__(self, template: Template, size: int) -> None:
+        self.template: Final = template
+        self.size: Final = size
+        numbers = {ref: number for number, ref in enumerate((*template.refs, *template.temporaries))}
+        used = dict.fromkeys(ref for kernel in template.kernels for ref in kernel.buffers)
+        self._numbers: Final = numbers
+        self.fresh: Final = [numbers[ref] for ref in template.fresh]
+        sources = {ref: template.lent.get(ref, ref) for ref in template.fresh}
+        self.used: Final = [(numbers[r], numbers[sources[r]] if r in sources else None) for r in used]
+        self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
+        self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
+        self._steps: list[Stretch | Move] = []
+
+    def steps(self, holes: int) -> list[Stretch | Move]:
+        """The kernels, compiled, and copies: what is done in order. There are so many holes for numbers."""
+        if not self._steps:
+            loaded = self.template.load()
+            self._steps = self._arranged(loaded, len(self._numbers), len(self._numbers) + holes)
+        return self._steps
+
+    def _arranged(self, loaded: Sequence[Executable | None], holes: int, zero: int) -> list[Stretch | Move]:
+        """The steps, with numbers from the place `holes` on, and a zero at the place `zero`."""
+        steps: list[Stretch | Move] = []
+        run: list[tuple[PlannedKernel, Executable]] = []
+
+        def close(number: int) -> None:
+            if run:
+                steps.append(self._stretch(number - len(run), run, holes, zero))
+                run.clear()
+
+        for number, (kernel, executable) in enumerate(zip(self.template.kernels, loaded, strict=True)):
+            if isinstance(kernel, Copy):
+                close(number)
+                source, target = self._numbers[kernel.source], self._numbers[kernel.target]
+                steps.append(Move(source, view_at(kernel.view, self.size), target))
+                continue
+            if executable is None:
+                raise InternalError("engine: a kernel was not compiled")
+            if run and device_of(run[0][0].device) is not device_of(kernel.device):
+                close(number)
+            run.append((kernel, executable))
+        close(len(loaded))
+        return steps
+
+    def _stretch(self, first: int, run: list[tuple[PlannedKernel, Executable]], holes: int, zero: int) -> Stretch:
+        """Kernels in a row."""
+        slots: list[tuple[int, int]] = []
+        starts: list[int] = []
+        for kernel, _ in run:
+            starts.append(len(slots))
+            slots += [self._slot(slot, holes, zero) for slot in kernel.slots]
+        return Stretch(
+            device_of(run[0][0].device),
+            first,
+            Launches([executable for _, executable in run], [*starts, len(slots)]),
+            slots,
+            sum(at(executable.flops, self.size) for _, executable in run),
+            sum(at(kernel.nbytes, self.size) for kernel, _ in run),
+        )
+
+    def _slot(self, slot: Slot, holes: int, zero: int) -> tuple[int, int]:
+        """Where an argument is found, and what is added to it."""
+        of, rest = slot
+        if isinstance(of, BufferRef):
+            return self._numbers[of], at(rest, self.size)
+        return (holes + of.number, 0) if isinstance(of, Hole) else (zero, literal_at(of, rest, self.size))
+
+
+def literal_at(dtype: DType, bits: int, size: int) -> int:
+    """The bits of a number at a size, of one at the nominal size."""
+    if size and dtype is dtypes.int64 and varies(value := int(dtype.from_bits(bits))):
+        return dtype.to_bits(at(value, size))
+    return bits

@@ -1,0 +1,22 @@
+"""How ranges run in the loops that are being written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
+
+Instance: TypeAlias = "dict[Node, int]"  # which of the instances of each range
+
+
+@dataclass(slots=True)
+class Binding:
+    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `mask` bounds the last."""
+
+    frame: int
+    base: Node
+    instances: int = 1
+    lanes: int = 0
+    bound: Node | None = None  # lanes at or past it are masked

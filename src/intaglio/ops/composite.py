@@ -1,0 +1,106 @@
+"""Composite ops: one node where programs are built, that stands for a graph of other ops.
+
+The graph is written out where a program is planned (once for all programs of one structure), pulled back, or made the
+body of a loop. So it costs a tensor's program one node, and the stages after know nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from intaglio.core.dtypes import dtypes
+from intaglio.core.errors import InternalError
+from intaglio.ir.node import Node, Op, Result, rebuild, toposort
+from intaglio.ops import elementwise as ops
+from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.reduce import reduce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from intaglio.ir.node import Shape
+
+WIDE: Final = {  # dtype: what its products are added in
+    dtypes.float16: dtypes.float32,
+    dtypes.bfloat16: dtypes.float32,
+    dtypes.int8: dtypes.int32,
+    dtypes.uint8: dtypes.int32,
+}
+
+
+class Composite(Op):
+    """An op that stands for a graph."""
+
+    # The graph over the op's inputs, without composite ops. Each op takes its own inputs.
+    written_out: ClassVar[Callable[..., Node]]
+
+
+class Matmul(Composite):
+    """The product of matrices: (..., m, k), (..., k, n) -> (..., m, n); axes in front are broadcast."""
+
+    name: ClassVar[str] = "matmul"
+
+    def infer(self, x: Node, y: Node) -> Result:
+        """The operands' dtype; their shapes must fit."""
+        left, right = x.shape, y.shape
+        if x.dtype is not y.dtype or len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
+            raise InternalError(f"matmul: {x.dtype.name}{list(left)} by {y.dtype.name}{list(right)}")
+        if len(left) == len(right) == 2:
+            return x.dtype, (left[0], right[1])
+        return x.dtype, (*_batch(x, y), left[-2], right[-1])
+
+    def written_out(self, x: Node, y: Node) -> Node:
+        """The sum of products of both factors, repeated along the axes that they lack."""
+        (m, k), n = x.shape[-2:], y.shape[-1]
+        batch = _batch(x, y)
+        rank = len(batch)
+        if y.rank == 2 and x.rank == rank + 2:  # one matrix for all: its rows and the batch are rows of one product
+            rows = m
+            for extent in batch:
+                rows *= extent
+            left = expand(reshape(x, (rows, 1, k)), (rows, n, k))
+            right = expand(reshape(permute(y, (1, 0)), (1, n, k)), (rows, n, k))
+            return reshape(sum_of_products(left, right, (2,)), (*batch, m, n))
+        full = (*batch, m, n, k)
+        left = reshape(x, (*_lead(x, rank), m, 1, k))
+        y = reshape(y, (*_lead(y, rank), k, n))
+        right = reshape(permute(y, (*range(rank), rank + 1, rank)), (*_lead(y, rank), 1, n, k))
+        return sum_of_products(expand(left, full), expand(right, full), (rank + 2,))
+
+
+MATMUL: Final = Matmul()
+
+
+def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
+    """The sum over axes of the product of two nodes of one shape; half precision adds in float32, bytes in int32."""
+    dtype = x.dtype
+    if dtype in WIDE:
+        x, y = ops.cast(x, WIDE[dtype]), ops.cast(y, WIDE[dtype])
+    return ops.cast(reduce("sum", ops.mul(x, y), axes), dtype)
+
+
+def write_out(roots: Iterable[Node]) -> list[Node]:
+    """Some values with the graphs of composite ops in their places."""
+    roots = list(roots)
+    order = toposort(roots)
+    if not any(isinstance(node.op, Composite) for node in order):
+        return roots
+    done: dict[Node, Node] = {}
+    for node in order:
+        src = tuple([done[source] for source in node.src])
+        done[node] = node.op.written_out(*src) if isinstance(node.op, Composite) else rebuild(node, src)
+    return [done[root] for root in roots]
+
+
+def _batch(x: Node, y: Node) -> Shape:
+    """The axes in front of two stacks of matrices, broadcast."""
+    a, b = x.shape[:-2], y.shape[:-2]
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple([n if m == 1 else m for m, n in pairs])
+
+
+def _lead(x: Node, rank: int) -> Shape:
+    """The axes in front of a stack of matrices, so many of them."""
+    lead = x.shape[:-2]
+    return (1,) * (rank - len(lead)) + lead

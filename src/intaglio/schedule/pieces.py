@@ -1,0 +1,74 @@
+"""Large reductions to few values: pieces first, which threads share, then what comes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from intaglio.core.size import varies
+from intaglio.ir.node import rebuild, toposort
+from intaglio.ops.elementwise import Elementwise
+from intaglio.ops.movement import Expand, Reshape, reshape
+from intaglio.ops.reduce import Reduce, reduce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from intaglio.ir.node import Node
+
+LARGE: Final = 1 << 21  # elements from which a reduction is worth more than the launch of another kernel
+FEW: Final = 4  # values up to which threads cannot share a reduction as it is
+PIECES: Final = 256  # at most, of an axis that is cut; an axis of up to MOST elements is not
+MOST: Final = 1 << 13
+
+
+def in_pieces(root: Node, keep: Callable[[Node], bool]) -> Node:
+    """reduce(x) -> reduce(reduce(x in pieces)), where x is large and the result is small.
+
+    It is so with one thread, too: the order of a sum does not depend on how many there are.
+
+    Args:
+        keep: Which reductions stay as they are.
+    """
+    done: dict[Node, Node] = {}
+    for node in toposort((root,)):
+        made = rebuild(node, tuple(done[s] for s in node.src)) if node.src else node
+        done[node] = _cut(made) if is_large(node) and not keep(node) else made
+    return done[root]
+
+
+def is_large(node: Node) -> bool:
+    """Whether a node is a large reduction to few values."""
+    if not isinstance(node.op, Reduce) or node.size > FEW:
+        return False
+    size = node.src[0].size
+    return size >= LARGE and not varies(size)  # what divides a nominal size divides no other
+
+
+def pieces_of(node: Node) -> list[Node]:
+    """The reductions to many values that a reduction to few is made of, and that are large."""
+    found: list[Node] = []
+    for n in toposort(node.src, enter=lambda n: isinstance(n.op, (Elementwise, Expand, Reshape))):
+        if isinstance(n.op, Reduce) and n.size > FEW and n.src[0].size >= LARGE and not varies(n.src[0].size):
+            found.append(n)
+    return found
+
+
+def _cut(node: Node) -> Node:
+    """A reduction as one of reductions of pieces; itself where no axis can be cut."""
+    op, (x,) = node.op, node.src
+    assert isinstance(op, Reduce)
+    long = [a for a in op.axes if x.shape[a] > FEW]
+    whole = [a for a in long if x.shape[a] <= MOST]
+    if whole and len(long) > 1:
+        axis = whole[0]
+        inner = reduce(op.kind, x, tuple(a for a in op.axes if a != axis))
+        return reduce(op.kind, inner, (axis - sum(a < axis for a in op.axes),))
+    for axis in long:
+        n = x.shape[axis]
+        count = next((k for k in range(PIECES, FEW, -1) if n % k == 0 and n > k), 0)
+        if count:
+            cut = reshape(x, (*x.shape[:axis], count, n // count, *x.shape[axis + 1 :]))
+            axes = tuple(a + (a >= axis) for a in op.axes)
+            inner = reduce(op.kind, cut, axes)
+            return reduce(op.kind, inner, (axis - sum(a < axis for a in op.axes),))
+    return node

@@ -1,0 +1,111 @@
+"""What operations and flushes cost beside the kernels' work: counted in nodes, plans, launches, and lines that run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from intaglio import GlobalCounters, Tensor
+from intaglio.ir.node import living
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+
+def lines(work: Callable[[], object]) -> int:
+    """How many lines of Python some work runs, once all caches know it and what planning left behind is gone."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    work()
+    work()
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def matrices(count: int, n: int = 8) -> list[Tensor]:
+    """Matrices in memory."""
+    draw = np.random.default_rng(0)
+    return [Tensor(draw.standard_normal((n, n), dtype=np.float32)).realize() for _ in range(count)]
+
+
+def products(xs: list[Tensor], ys: list[Tensor]) -> list[Tensor]:
+    """Products realized together."""
+    found = [x @ y for x, y in zip(xs, ys, strict=True)]
+    return [found[0].realize(*found[1:]), *found[1:]]
+
+
+def test_a_product_is_one_node() -> None:
+    x, y = matrices(2)
+    values = x._value(), y._value()
+    before = living()
+    z = x @ y
+    assert living() == before + 1
+    assert z._value().src == values
+
+
+def test_a_handle_keeps_its_value_until_a_write() -> None:
+    x, y = matrices(2)
+    row = x[0]
+    first = x._value(), y._value(), row._value()
+    before = living()
+    for _ in range(3):
+        z = (x + y) * y
+    assert living() == before + 2
+    del z
+    y[1, 1] = 5.0
+    x[4:] = 0.0
+    assert (x._value() is first[0], y._value() is first[1], row._value() is first[2]) == (False, False, True)
+
+
+def test_equal_products_are_planned_once_and_run_by_one_call() -> None:
+    xs, ys = matrices(100), matrices(100)
+    products(xs, ys)
+    GlobalCounters.reset()
+    found = products(ys, xs)
+    counts = (GlobalCounters.kernel_count, GlobalCounters.launch_count, GlobalCounters.plan_count)
+    assert (*counts, GlobalCounters.compile_count) == (100, 1, 0, 0)
+    assert np.allclose(found[7].numpy(), ys[7].numpy() @ xs[7].numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_new_input_of_the_same_form_is_not_planned() -> None:
+    first, *rest = matrices(10)
+    (first + 1).sum().item()
+    GlobalCounters.reset()
+    for x in rest:
+        (x + 1).sum().item()
+    assert (GlobalCounters.plan_count, GlobalCounters.kernel_count, GlobalCounters.compile_count) == (0, 9, 0)
+
+
+@pytest.mark.parametrize(
+    ("work", "most"),
+    [
+        (lambda x, y: x * y, 120),
+        (lambda x, y: x * 2, 120),
+        (lambda x, y: x @ y, 110),
+        (lambda x, y: (x + 1).sum().item(), 900),
+    ],
+    ids=["product of elements", "by a number", "matrix product", "a flush"],
+)
+def test_lines_of_an_operation(work: Callable[[Tensor, Tensor], object], most: int) -> None:
+    x, y = matrices(2)
+    assert lines(lambda: work(x, y)) <= most
+
+
+def test_lines_of_a_product_among_many() -> None:
+    xs, ys = matrices(120), matrices(120)
+    few, many = lines(lambda: products(xs[:20], ys[:20])), lines(lambda: products(xs, ys))
+    assert (many - few) / 100 <= 450

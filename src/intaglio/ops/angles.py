@@ -1,7 +1,7 @@
 """Functions of angles and angles of numbers, in float32.
 
 An angle is reduced to quarter turns and a rest: in single precision if it is small, and only where some lane asks for
-it by double precision or the bits of 2 / pi. Errors in ulp: sin and cos 1.2, tan 1.5, asin and acos 1.2, atan 1.1,
+it by double precision or the bits of 2 / pi. Errors in ulp: sin and cos 1.2, tan 1.5, asin and acos 1.2, atan 1.2,
 atan2 1.9.
 """
 

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import settings
 
 import intaglio
+from intaglio.ir.node import living
 from intaglio.runtime.allocator import Allocator
+from intaglio.tensor.base import _bound  # pyright: ignore[reportPrivateUsage] -- tests set what a fresh process has
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +89,12 @@ def poison() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Allocator, "allocate", allocate)
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_pending() -> None:
+    """Let the bound on nodes count from here: what other tests made, kernels above all, is not this one's."""
+    _bound.nodes, _bound.calls = living(), 0
 
 
 @pytest.fixture

@@ -48,8 +48,7 @@ NUMBERS: Final[dict[type[object], Skeleton]] = {
 }  # weak: cast at the op that takes them
 FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # numbers that arrays are made of
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
-EVERY: Final = 509  # computed tensors, or elements written in a row, between two looks at the bound; a prime, so that
-# the looks come at each operation of a loop's body in turn
+EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
 LARGEST_HOLES: Final = 48  # of an expression of scalars; the operands of a larger one are put into memory first
 SMALL_HOLES: Final = 8  # of an expression that is rather computed again than read back from where it was written

@@ -26,8 +26,8 @@ EDGES = np.array([*SIZES, *[-size for size in SIZES], np.nan], np.float32)
 
 
 BOUNDS = {  # ulp
-    "exp": 0.9, "exp2": 0.9, "expm1": 1.5, "log": 0.9, "log2": 1.1, "log1p": 1.5, "sin": 1.2, "cos": 1.2, "tan": 1.5,
-    "asin": 1.2, "acos": 1.2, "atan": 1.2, "sinh": 1.5, "cosh": 1.9, "tanh": 1.4, "asinh": 0.51, "acosh": 0.51,
+    "exp": 0.9, "exp2": 0.9, "expm1": 1.5, "log": 0.9, "log2": 0.501, "log1p": 1.5, "sin": 1.3, "cos": 1.3, "tan": 1.6,
+    "asin": 1.2, "acos": 1.2, "atan": 1.2, "sinh": 1.5, "cosh": 1.9, "tanh": 1.4, "asinh": 0.501, "acosh": 0.501,
     "atanh": 1.3, "erf": 1.0,
 }  # fmt: skip
 OFTEN = [
@@ -84,7 +84,7 @@ def check(name: str, got: np.ndarray, x: np.ndarray, times: float = 1) -> None:
     numbers = np.isfinite(rounded)
     assert np.array_equal(got[~numbers], rounded[~numbers], equal_nan=True)
     worst = errors(got[numbers], want[numbers])
-    assert worst.max() < BOUNDS[name] * times * 1.05, f"{name}({x[numbers][worst.argmax()]!r}): {worst.max()}"
+    assert worst.max() < BOUNDS[name] * times, f"{name}({x[numbers][worst.argmax()]!r}): {worst.max()}"
     none = (x == 0) & (rounded == 0)
     assert np.array_equal(np.signbit(got[none]), np.signbit(rounded[none]))
 
@@ -106,9 +106,7 @@ def test_a_fused_multiply_add_is_not_needed(name: str, seed: int) -> None:
     here = plain()
     x = spread(seed)
     target = replace(here, features=here.features - {"fma"})
-    check(
-        name, compute(Op.single(Op.registry[name]), dtypes.float32, x, target=target), x, 6.0 if name == "tan" else 2.5
-    )  # beside its poles
+    check(name, compute(Op.single(Op.registry[name]), dtypes.float32, x, target=target), x, 2.5)
 
 
 @pytest.mark.parametrize("name", ["exp", "exp2", "expm1", "cosh", "sinh", "tanh", "erf"])
@@ -198,10 +196,18 @@ def test_powers_are_rounded_nearly_always_right(seed: int, spread: float) -> Non
     y = rng.uniform(-80 / spread, 80 / spread, 100_000).astype(np.float32)
     want = x.astype(np.float64) ** y.astype(np.float64)
     normal = (want > 2.0**-126) & (want < 2.0**127)
-    assert errors((Tensor(x) ** Tensor(y)).numpy()[normal], want[normal]).max() < 0.51
+    assert errors((Tensor(x) ** Tensor(y)).numpy()[normal], want[normal]).max() < 0.501
 
 
 def test_small_powers_are_rounded_to_denormals() -> None:
     y = np.linspace(-155, -120, 2000).astype(np.float32)
     expected = (2.0 ** y.astype(np.float64)).astype(np.float32)
     assert np.array_equal((Tensor(np.full(2000, 2, np.float32)) ** Tensor(y)).numpy(), expected)
+
+
+def test_logarithms_to_base_2_over_all_positive_numbers() -> None:
+    x = np.arange(1, 0x7F800000, 9973, dtype=np.int32).view(np.float32)
+    want = np.log2(x.astype(np.float64))
+    assert errors(Tensor(x).log2().numpy(), want).max() < 0.501
+    edges = Tensor(np.array([-1, -0.0, 0, np.inf, -np.inf, np.nan], np.float32)).log2().numpy()
+    assert np.array_equal(edges, np.array([np.nan, -np.inf, -np.inf, np.inf, np.nan, np.nan]), equal_nan=True)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, toposort, walk
-from intaglio.lower.emit import ACCUMULATORS, Binding, Cut
+from intaglio.lower.binding import Binding
+from intaglio.lower.emit import ACCUMULATORS, Cut
 from intaglio.lower.index import number
-from intaglio.lower.limits import Rows, cut_of
+from intaglio.lower.limits import Compared, cut_of
 from intaglio.lower.loops import CHUNK, Place
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.slabs import Slabs
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import itertools
     from collections.abc import Callable
 
-    from intaglio.lower.emit import Instance
+    from intaglio.lower.binding import Instance
     from intaglio.lower.index import Index
     from intaglio.lower.loops import Body, Loops
 
@@ -195,7 +196,7 @@ class Blocks:
     def _find_masked(self) -> _Masked | None:
         """The first store whose columns are cut, with the folds in it that are cut there as well."""
         emitter = self.emitter
-        rows = Rows(self.row, self.height, emitter.bit(self.sheet) | emitter.bit(self.first))
+        rows = Compared(self.row, self.height, emitter.bit(self.sheet) | emitter.bit(self.first))
         for member in self.members:
             value = member.place.value
             if member.product is not None or len(member.ranges) != 1 or not isinstance(member.place.pointer.op, Local):

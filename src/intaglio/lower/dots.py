@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, walk
-from intaglio.lower.emit import Binding
+from intaglio.lower.binding import Binding
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK
 from intaglio.lower.product import row_range

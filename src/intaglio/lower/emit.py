@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, toposort, walk
-from intaglio.lower.binding import Binding as Binding
-from intaglio.lower.binding import Instance as Instance
+from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.index import Index, Terms, number
 from intaglio.lower.positions import emit_position, position_of
 from intaglio.ops.elementwise import (

@@ -14,10 +14,11 @@ from intaglio.core.errors import InternalError
 from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
+from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
 from intaglio.lower.choice import MODEL, Choice, Decisions
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import Binding, Emitter, Instance, usual
+from intaglio.lower.emit import Emitter, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds

@@ -23,7 +23,7 @@ KNOWN: Final = choices + logic + floats + casts  # a mask may be made of numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Compared:
     """Rows whose columns are compared: their range and how many there are, and the bits of what all of them share."""
 
     row: Node
@@ -31,7 +31,7 @@ class Rows:
     shared: int
 
 
-def cut_of(emitter: Emitter, value: Node, column: Node, rows: Rows, unit: int) -> Cut | None:
+def cut_of(emitter: Emitter, value: Node, column: Node, rows: Compared, unit: int) -> Cut | None:
     """Where along the columns a value is simpler for all of some rows, in whole units, by the first such comparison.
 
     Comparisons in its folds are not its own.
@@ -55,7 +55,7 @@ def cut_of(emitter: Emitter, value: Node, column: Node, rows: Rows, unit: int) -
     return Cut(low, high, _known(value, before), _known(value, beyond))
 
 
-def _ends(emitter: Emitter, node: Node, column: Node, rows: Rows) -> tuple[Node, Node, bool] | None:
+def _ends(emitter: Emitter, node: Node, column: Node, rows: Compared) -> tuple[Node, Node, bool] | None:
     """(before where it is the same for all rows, from where on it is the opposite, which it is before)."""
     bit = emitter.bit(column)
     if not isinstance(node.op, (Lt, Le)) or node.src[0].dtype is not dtypes.int64 or not emitter.mask(node) & bit:

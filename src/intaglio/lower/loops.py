@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import Node, make
+from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import Decisions, about
-from intaglio.lower.emit import Binding, Emitter, Instance
 from intaglio.lower.index import number
 from intaglio.ops.elementwise import lt, minimum, mul
 from intaglio.ops.loop import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from intaglio.lower.emit import Emitter
 
 Body: TypeAlias = "Callable[[list[Instance], int], None]"  # given the instances of a vector range, and their lanes
 CHUNK: Final = 1 << 18  # elements of work in a chunk at least: taking one costs a thread some microseconds

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import toposort
-from intaglio.lower.emit import Binding
+from intaglio.lower.binding import Binding
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK
 from intaglio.ops.elementwise import add, lt, minimum
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from intaglio.ir.node import Node
-    from intaglio.lower.emit import Instance
+    from intaglio.lower.binding import Instance
     from intaglio.lower.loops import Loops, Place
 
 PART: Final = 1 << 12  # elements of a part of a turn

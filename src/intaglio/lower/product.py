@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, toposort, walk
+from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
-from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.lower.turn import transposed, turned_range

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
-from intaglio.lower.emit import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import PACK, tile_shape, tile_shapes

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
-from intaglio.lower.emit import Binding, Instance
+from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.ops.elementwise import add, minimum

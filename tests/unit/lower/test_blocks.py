@@ -16,7 +16,7 @@ from intaglio.ir.node import Node, make, substitute, toposort
 from intaglio.lower.blocks import FEWEST, ROWS, SCRATCH, block_rows
 from intaglio.lower.emit import Emitter
 from intaglio.lower.index import Index, number
-from intaglio.lower.limits import Rows, cut_of
+from intaglio.lower.limits import Compared, cut_of
 from intaglio.ops.elementwise import add, cast, le, lt, ne, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Arg, Const, const
@@ -154,7 +154,7 @@ def test_cuts_are_where_a_comparison_is_decided(test: Any, swapped: bool, slope:
     sides = column, index.sum([(row, slope), (first, 1)], shift)
     comparison = test(*reversed(sides)) if swapped else test(*sides)
     value = where(comparison, add(column, number(1)), number(0))
-    cut = cut_of(emitter, value, column, Rows(row, height, emitter.bit(first)), unit)
+    cut = cut_of(emitter, value, column, Compared(row, height, emitter.bit(first)), unit)
     assert cut is not None
 
     def at(node: Node, **places: int) -> int:
@@ -180,6 +180,6 @@ def test_a_mask_of_numbers_is_seen_through() -> None:
     ones = where(le(column, row), const(dtypes.float32, 1), const(dtypes.float32, 0))
     kept, masked = make(Arg(0, dtypes.float32)), make(Arg(1, dtypes.float32))
     for flag in (cast(ones, dtypes.bool), ne(ones, const(dtypes.float32, 0))):
-        cut = cut_of(emitter, where(flag, kept, masked), column, Rows(row, 8, 0), 8)
+        cut = cut_of(emitter, where(flag, kept, masked), column, Compared(row, 8, 0), 8)
         assert cut is not None
         assert (cut.before, cut.beyond) == (kept, masked)

@@ -10,7 +10,6 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
 from intaglio.engine.devices import Launches, device_of, load, threads_now
-from intaglio.engine.tune import tuned
 from intaglio.ops.memory import BufferRef
 from intaglio.schedule.kernels import Copy
 from intaglio.schedule.program import Hole
@@ -126,6 +125,8 @@ class Form:
         if not self._steps or searched != self._beam:
             self.loaded = self.template.load()
             if searched is not None:
+                from intaglio.engine.tune import tuned  # few programs are searched for
+
                 self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in bound()]
             self._steps = self._arranged(len(self._numbers), len(self._numbers) + holes)
             self._beam = searched

@@ -285,10 +285,7 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
     )
     outputs = [Output(BufferRef(form.nbytes, form.device), form.view, done[form.value]) for form in key.outputs]
     program = Program(statements, fresh=fresh, keep=keep, pinned=pinned, outputs=outputs)
-    return program, [
-        *refs,
-        *[output.ref for output in outputs],
-    ]
+    return program, [*refs, *[output.ref for output in outputs]]
 
 
 def _in_order(program: Program, roots: list[Node]) -> list[Node]:

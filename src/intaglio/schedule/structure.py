@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from intaglio.core.dtypes import DType
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, make, toposort
+from intaglio.ir.node import Node, Op, make, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Detach, Elementwise
@@ -196,7 +196,7 @@ class Structure:
 
     def _sort(self, node: Node, op: Op, lifted: dict[Node, None], stay: set[Node], fixed: set[Node]) -> None:
         """Put the literals that a value uses to those that are taken out, or that stay."""
-        lifts = isinstance(op, Elementwise) and not isinstance(op, Detach) and node not in fixed
+        lifts = isinstance(op, (Elementwise, Composite)) and not isinstance(op, Detach) and node not in fixed
         for source in node.src:
             if isinstance(source.op, Const):
                 if lifts and not is_plain(source.op):
@@ -259,7 +259,7 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
             case (Detach(), int(src)):
                 made = done[src]
             case (Composite() as op, *src):
-                made = op.written_out(*[done[s] for s in src if isinstance(s, int)])
+                made = _undetached(op, [done[s] for s in src if isinstance(s, int)])
             case (Op() as op, *src):
                 made = make(op, *[done[s] for s in src if isinstance(s, int)])
             case _:
@@ -286,6 +286,18 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
     outputs = [Output(BufferRef(form.nbytes, form.device), form.view, done[form.value]) for form in key.outputs]
     program = Program(statements, fresh=fresh, keep=keep, pinned=pinned, outputs=outputs)
     return program, [*refs, *[output.ref for output in outputs]]
+
+
+def _undetached(op: Composite, src: list[Node]) -> Node:
+    """A composite op written out, without what only gradients ask for."""
+    root = op.written_out(*src)
+    done: dict[Node, Node] = {}
+    for node in toposort((root,), enter=lambda node: node not in src):
+        if isinstance(node.op, Detach):
+            done[node] = done[node.src[0]]
+        else:
+            done[node] = node if node in src else rebuild(node, tuple([done[s] for s in node.src]))
+    return done[root]
 
 
 def _in_order(program: Program, roots: list[Node]) -> list[Node]:

@@ -47,12 +47,12 @@ class Matmul(Composite):
             raise InternalError(f"matmul: {x.dtype.name}{list(left)} by {y.dtype.name}{list(right)}")
         if len(left) == len(right) == 2:
             return x.dtype, (left[0], right[1])
-        return x.dtype, (*_batch(x, y), left[-2], right[-1])
+        return x.dtype, (*batch_of(x.shape[:-2], y.shape[:-2]), left[-2], right[-1])
 
     def written_out(self, x: Node, y: Node) -> Node:
         """The sum of products of both factors, repeated along the axes that they lack."""
         (m, k), n = x.shape[-2:], y.shape[-1]
-        batch = _batch(x, y)
+        batch = batch_of(x.shape[:-2], y.shape[:-2])
         rank = len(batch)
         if y.rank == 2 and x.rank == rank + 2:  # one matrix for all: its rows and the batch are rows of one product
             rows = m
@@ -79,6 +79,13 @@ def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
     return ops.cast(reduce("sum", ops.mul(x, y), axes), dtype)
 
 
+def batch_of(a: Shape, b: Shape) -> Shape:
+    """The axes in front of two stacks of matrices, broadcast."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple([n if m == 1 else m for m, n in pairs])
+
+
 def write_out(roots: Iterable[Node]) -> list[Node]:
     """Some values with the graphs of composite ops in their places."""
     roots = list(roots)
@@ -90,14 +97,6 @@ def write_out(roots: Iterable[Node]) -> list[Node]:
         src = tuple([done[source] for source in node.src])
         done[node] = node.op.written_out(*src) if isinstance(node.op, Composite) else rebuild(node, src)
     return [done[root] for root in roots]
-
-
-def _batch(x: Node, y: Node) -> Shape:
-    """The axes in front of two stacks of matrices, broadcast."""
-    a, b = x.shape[:-2], y.shape[:-2]
-    rank = max(len(a), len(b))
-    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
-    return tuple([n if m == 1 else m for m, n in pairs])
 
 
 def _lead(x: Node, rank: int) -> Shape:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from intaglio.core.dtypes import DType
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, make, toposort
+from intaglio.ir.node import Node, Op, make, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Detach, Elementwise
 from intaglio.ops.loop import Range
-from intaglio.ops.memory import Buffer, BufferRef, Const, buffer
+from intaglio.ops.memory import Buffer, BufferRef, Const, Read, buffer
+from intaglio.ops.viewed import view_of
 from intaglio.schedule.kernels import offsets_of, stays
 from intaglio.schedule.program import Hole, Output, Program, ReadAt, Repeat, Write, read_at, values_of, writes_of
 
@@ -106,7 +107,7 @@ class OutputForm(NamedTuple):
 class Key(NamedTuple):
     """A structure: everything that planning may look at, and enough to make a program of it."""
 
-    values: tuple[tuple[Hashable, ...], ...]  # an op and the numbers of its inputs; or read, buffer, hole, range
+    values: tuple[tuple[Hashable, ...], ...]  # an op and the numbers of its inputs; or read, view, buffer, hole...
     statements: tuple[WriteForm | RepeatForm, ...]
     buffers: tuple[BufferForm, ...]
     outputs: tuple[OutputForm, ...]
@@ -161,7 +162,7 @@ class Structure:
         Args:
             stay: Literals that something else uses.
         """
-        reads = self._program.reads
+        reads, views = self._program.reads, self._program.views
         fixed = offsets_of(self._program.statements)
         at = self._at
         literals = False  # whether any came so far
@@ -182,6 +183,8 @@ class Structure:
                 uses = self._see(op.ref, None)
                 uses.read = True
                 values.append(("buffer", uses.number))
+            elif isinstance(op, Read):
+                values.append(("view", op.view, at[views[node]]))
             elif kind is Range:
                 values.append(("range", at[node.src[0]]))
                 stay.update(node.src)
@@ -193,7 +196,7 @@ class Structure:
 
     def _sort(self, node: Node, op: Op, lifted: dict[Node, None], stay: set[Node], fixed: set[Node]) -> None:
         """Put the literals that a value uses to those that are taken out, or that stay."""
-        lifts = isinstance(op, Elementwise) and not isinstance(op, Detach) and node not in fixed
+        lifts = isinstance(op, (Elementwise, Composite)) and not isinstance(op, Detach) and node not in fixed
         for source in node.src:
             if isinstance(source.op, Const):
                 if lifts and not is_plain(source.op):
@@ -245,6 +248,8 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         match form:
             case ("read", int(ref), View() as view, int(position)):
                 made = read_at(refs[ref], view, position)
+            case ("view", View() as view, int(src)):
+                made = view_of(view, done[src])
             case ("buffer", int(ref)):
                 made = buffer(refs[ref])
             case ("hole", int(hole), DType() as dtype):
@@ -254,7 +259,7 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
             case (Detach(), int(src)):
                 made = done[src]
             case (Composite() as op, *src):
-                made = op.written_out(*[done[s] for s in src if isinstance(s, int)])
+                made = _undetached(op, [done[s] for s in src if isinstance(s, int)])
             case (Op() as op, *src):
                 made = make(op, *[done[s] for s in src if isinstance(s, int)])
             case _:
@@ -279,7 +284,20 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         for of in ("fresh", "keep", "pinned")
     )
     outputs = [Output(BufferRef(form.nbytes, form.device), form.view, done[form.value]) for form in key.outputs]
-    return Program(statements, {}, fresh, keep, pinned, outputs), [*refs, *[output.ref for output in outputs]]
+    program = Program(statements, fresh=fresh, keep=keep, pinned=pinned, outputs=outputs)
+    return program, [*refs, *[output.ref for output in outputs]]
+
+
+def _undetached(op: Composite, src: list[Node]) -> Node:
+    """A composite op written out, without what only gradients ask for."""
+    root = op.written_out(*src)
+    done: dict[Node, Node] = {}
+    for node in toposort((root,), enter=lambda node: node not in src):
+        if isinstance(node.op, Detach):
+            done[node] = done[node.src[0]]
+        else:
+            done[node] = node if node in src else rebuild(node, tuple([done[s] for s in node.src]))
+    return done[root]
 
 
 def _in_order(program: Program, roots: list[Node]) -> list[Node]:

@@ -22,6 +22,7 @@ from intaglio.ops.loop import ASSIGN, Assign, Kernel
 from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
+from intaglio.ops.viewed import view_of
 from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Output, Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll, trim
@@ -35,7 +36,6 @@ from intaglio.storage.scalars import register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
 from intaglio.storage.slice import Slice, whole_home
 from intaglio.storage.storage import Storage, pending
-from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
 
 if TYPE_CHECKING:
@@ -179,16 +179,20 @@ class Flush:
         return self._values_alone() if self.slice.is_still else self._with_entries()
 
     def _values_alone(self) -> list[BufferRef]:
-        """The program where nothing is pending: the wanted nodes as they stand. All that they read is in memory."""
+        """The program where nothing is pending: the wanted values as they stand. All that they read is in memory."""
         part, program = self.slice, self.program
         program.order = part.order
         program.reads.update(part.leaves)
+        program.views.update(part.views)
         device = engine.default_device()
         mixed = any(read.ref.device != device for read in part.leaves.values())
         outputs: list[BufferRef] = []
         for node in part.nodes:
             own = self._device_of(node) if mixed else device
             outputs.append(whole_home(node) or self._output(node, own or device))
+        for storage in part.wanted:
+            if storage.base is not None:
+                self.homes[storage] = self._output(storage.base, storage.device)
         return outputs
 
     def _with_entries(self) -> list[BufferRef]:
@@ -322,7 +326,7 @@ class Flush:
 
     def _device_of(self, value: Node) -> str | None:
         """The device of the buffers that a resolved value reads."""
-        reads = self.program.reads
+        reads, views = self.program.reads, self.program.views
         stack = [value]
         seen: set[Node] = set()
         while stack:
@@ -333,6 +337,8 @@ class Flush:
             match reads.get(node, node.op):
                 case ReadAt(ref=ref) | Buffer(ref=ref):
                     return ref.device
+                case Read() if node in views:
+                    stack.append(views[node])
                 case _:
                     stack.extend(node.src)
         return None
@@ -490,7 +496,7 @@ class Flush:
             storage.ref = renamed.get(ref, ref)
             storage.base = None
             storage.retire(self.slice.stamps.get(storage, 0))
-        for storage in self.groups.done:
+        for storage in () if self.slice.is_still else self.groups.done:
             storage.base = None
             storage.retire(self.slice.stamps[storage])
         for reference, ref, view in self.saved:

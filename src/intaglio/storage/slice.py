@@ -51,12 +51,18 @@ class Slice:
         self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
         self.order: list[Node] = []  # all that is followed, inputs before users
         self.leaves: dict[Node, ReadAt] = {}  # the part of it that lies in memory, with nothing pending there
+        self.views: dict[Node, Node] = {}  # the part that reads a storage nobody has written: the value that that is
+        self._unwritten: Final[dict[Storage, int]] = {}  # such storages
         self._is_plain: bool = True  # whether the values are to be computed as they stand
         self._is_checking: Final = len(checks.pending) > 0
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
             storage.close()
-            self._need(storage, storage.sequence)
+            if storage.ref is None and storage.base is not None and not storage.log:
+                self._follow(storage.base)
+                self._unwritten[storage] = storage.sequence
+            else:
+                self._need(storage, storage.sequence)
         for node in nodes:
             if node.place is None:
                 self._follow(node)
@@ -64,18 +70,25 @@ class Slice:
                 self._is_plain = False
         self._taken: dict[Storage, int] = {}
         self._touched: set[Storage] = set()  # whose readers are not yet looked for
-        while self._work:
-            storage, stamp = self._work.pop()
-            self._enter(storage, stamp)
-            if not self._work:
-                self._readers()
         if not self.is_still:
+            self._close_over()
             self.release()
 
     @property
     def is_still(self) -> bool:
         """Whether nothing is pending: all that the values read lies in memory, and stays as it is."""
         return self._is_plain and not self.stamps
+
+    def _close_over(self) -> None:
+        """Need all that the entries read, and what was seen through as long as nothing seemed to be pending."""
+        while self._work or self._unwritten:
+            if not self._work:
+                self._need(*self._unwritten.popitem())
+                continue
+            storage, stamp = self._work.pop()
+            self._enter(storage, stamp)
+            if not self._work:
+                self._readers()
 
     def _need(self, storage: Storage, stamp: int) -> None:
         """Need a storage as of a stamp."""
@@ -98,6 +111,8 @@ class Slice:
                 stack.pop()
                 continue
             op, src, place = node.op, node.src, node.place
+            if place is None and isinstance(op, Read):
+                src = self._read(node, op)
             if src and place is None:
                 inputs = [source for source in src if source not in seen]
                 if inputs:
@@ -110,22 +125,25 @@ class Slice:
             if place is not None:
                 self.leaves[node] = ReadAt(place[0], place[1], 0)
                 continue
-            if isinstance(op, Read):
-                self._read(node, op)
-            elif isinstance(op, APART):
+            if isinstance(op, APART):
                 self._is_plain = False
             if self._is_checking and (check := checks.pending.get(node)) is not None:
                 self.checks.append((node, check, owner))
 
-    def _read(self, node: Node, read: Read) -> None:
-        """Need what a read sees."""
+    def _read(self, node: Node, read: Read) -> tuple[Node, ...]:
+        """Need what a read sees; gives the value that it is a view of, where nobody has written that."""
         storage = read.storage
         assert isinstance(storage, Storage)
         ref = storage.ref
-        if ref is None or storage.log:
-            self._need(storage, read.stamp)
-        else:
+        if ref is not None and not storage.log:
             self.leaves[node] = ReadAt(ref, read.view, 0)
+        elif ref is None and storage.base is not None and not storage.log and storage not in self.wanted:
+            self._unwritten[storage] = max(read.stamp, self._unwritten.get(storage, 0))
+            self.views[node] = storage.base
+            return (storage.base,)
+        else:
+            self._need(storage, read.stamp)
+        return ()
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
@@ -234,6 +252,7 @@ class Slice:
         self._seen = set()
         self.order = []
         self.leaves = {}
+        self.views = {}
 
     def founding(self, without: AbstractSet[Storage]) -> list[Node]:
         """The reads in versions 0 but of some storages: they are computed before what uses those is."""

@@ -15,7 +15,7 @@ from intaglio.core.site import user_site
 from intaglio.ops import elementwise as ops
 from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
-from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.storage.scratch import shelved
 from intaglio.tensor.arguments import is_array, is_listed, is_tensor
 from intaglio.tensor.base import TensorBase, flush_tensors, relieve
@@ -23,7 +23,6 @@ from intaglio.tensor.elementwise import (
     broadcast_shapes,
     is_number,
     plain,
-    to_shape,
     to_shape_full,
 )
 from intaglio.tensor.gradients import cuts
@@ -302,7 +301,7 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
         raise ShapeError(f"{name}: the value must broadcast to the target; value {node.shape}, target {shape}.")
     if not own:
         return expand(node, shape) if shape else node
-    return to_shape(node, shape)
+    return broadcast(node, shape)
 
 
 def setitem(self: Tensor, index: object, value: Any) -> None:
@@ -355,7 +354,7 @@ def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
     if node.shape:
         node = reshape(node, ())
     wide = reshape(mask._value(), mask.shape + (1,) * (self.ndim - mask.ndim))
-    chosen = ops.where(to_shape(wide, view.shape), node, storage.read(view))
+    chosen = ops.where(broadcast(wide, view.shape), node, storage.read(view))
     write_node(self, view, chosen, self, value, mask)
 
 

@@ -214,7 +214,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
         >>> Tensor([1, 2]).expand_as(Tensor.zeros(2, 2)).tolist()
         [[1, 2], [1, 2]]
     """
-    return _expanded("expand_as", self, tensor("expand_as", "the other", other).shape)
+    return expanded("expand_as", self, tensor("expand_as", "the other", other).shape)
 
 
 def flip(self: Tensor, *axes: object) -> Tensor:
@@ -241,7 +241,7 @@ def expand(self: Tensor, *shape: object) -> Tensor:
         >>> Tensor([[1], [2]]).expand(2, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
     """
-    return _expanded("expand", self, flat_ints("expand", shape))
+    return expanded("expand", self, flat_ints("expand", shape))
 
 
 def broadcast_to(self: Tensor, *shape: object) -> Tensor:
@@ -254,10 +254,10 @@ def broadcast_to(self: Tensor, *shape: object) -> Tensor:
         >>> Tensor([1, 2]).broadcast_to((2, 2)).tolist()
         [[1, 2], [1, 2]]
     """
-    return _expanded("broadcast_to", self, flat_ints("broadcast_to", shape))
+    return expanded("broadcast_to", self, flat_ints("broadcast_to", shape))
 
 
-def _expanded(name: str, self: Tensor, extents: tuple[int, ...]) -> Tensor:
+def expanded(name: str, self: Tensor, extents: tuple[int, ...]) -> Tensor:
     """A view with axes of size 1 repeated, for a named op."""
     own = self.shape
     missing = len(extents) - len(own)

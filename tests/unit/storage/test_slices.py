@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import Tensor, no_grad
+from intaglio import GlobalCounters, Tensor, no_grad
 from intaglio.storage.slice import Slice
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ ROWS = np.concatenate([ARRAY[:1], ARRAY[:1] * 2, ARRAY[2:]])
         (detached, True, (ARRAY * 2) @ ARRAY.T),
         (placed, True, ARRAY * 3 + 1),
         (written, False, ROWS + 1),
-        (viewed, False, (ARRAY * 2)[1:] + 1),
+        (viewed, True, (ARRAY * 2)[1:] + 1),
         (lambda: Tensor.empty(4)[:2] * 0, False, np.zeros(2, np.float32)),
     ],
     ids=["in memory", "constant", "detached", "kept", "written", "a view", "undefined"],
@@ -75,6 +75,44 @@ def test_values_with_nothing_pending_stand_as_they_are(
     assert np.allclose(value.numpy(), expected)
 
 
+def test_a_storage_that_nobody_has_written_is_computed_as_a_value_is() -> None:
+    y = stored() * 2
+    turned, rows = y.T, y[1:]
+    assert y._storage is not None
+    assert turned._storage is y._storage is rows._storage
+    part = Slice([y._storage], [])
+    assert (part.is_still, part.views) == (True, {})
+    z = (rows @ turned).realize()
+    assert np.allclose(z.numpy(), (ARRAY * 2)[1:] @ (ARRAY * 2).T)
+    assert y._storage.ref is None  # only what was asked for has bytes
+    GlobalCounters.reset()
+    turned.realize()
+    assert GlobalCounters.kernel_count == 1
+    turned[0, 0] = 7.0
+    assert (y[0, 0].item(), rows.tolist()) == (7.0, (ARRAY * 2)[1:].tolist())
+
+
+def test_a_value_read_through_a_view_is_what_it_was_before_a_write() -> None:
+    y = stored() * 2
+    before = y.T + 1
+    y[0] = 0.0
+    after = y.T + 1
+    assert not Slice((), [after._value()]).is_still
+    assert np.array_equal(after.numpy()[:, 0], np.ones(4, np.float32))
+    assert np.array_equal(before.numpy(), ARRAY.T * 2 + 1)
+
+
+def test_a_storage_and_what_reads_it_are_computed_once() -> None:
+    x = stored()
+    (x @ x.T).realize()
+    GlobalCounters.reset()
+    y = x @ x.T
+    flat = y.reshape(-1) + 1
+    y.realize(flat)
+    assert GlobalCounters.kernel_count == 2
+    assert np.allclose(flat.numpy(), (ARRAY @ ARRAY.T).reshape(-1) + 1)
+
+
 def test_the_walk_of_a_still_slice_is_in_order_and_ends_at_what_lies_in_memory() -> None:
     x = stored()
     y = (x + 1) @ (x + 1).T
@@ -82,4 +120,4 @@ def test_the_walk_of_a_still_slice_is_in_order_and_ends_at_what_lies_in_memory()
     places = {node: number for number, node in enumerate(part.order)}
     assert len(places) == len(part.order)
     assert all(places[s] < places[n] for n in part.order if n not in part.leaves for s in n.src)
-    assert list(part.leaves) == [n for n in part.order if not n.src and n.op.name == "read"]
+    assert list(part.leaves) == [n for n in part.order if n.op.name == "read" and n not in part.views]

@@ -27,6 +27,7 @@ from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
+from intaglio.lower.sliding import sliding
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.stream import Stream, streamed
 from intaglio.lower.words import in_words
@@ -546,6 +547,10 @@ class _Kernel:
             words = in_words(self.loops, self.axes, places[0], row, v, sheets) if split else None
             if words is not None:
                 words.run(ranges)
+                return
+            slid = sliding(self.loops, self.axes, places[0], row=row, column=v, others=sheets)
+            if slid is not None and self.decide.of("slid", 1, (0,)):
+                slid.run([r for r in sheets if r is not slid.line], split=split)
                 return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return

@@ -20,7 +20,9 @@ from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEEPEST: Final = 160  # ops computed in one kernel before a value in between gets a buffer
+DEEPEST: Final = 160  # ops up to which a value is computed anew where a kernel reads it at several positions
+LONGEST: Final = 2048  # ops computed in one kernel before a value in between gets a buffer
+MOST_READS: Final = 160  # arrays that a kernel reads before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
@@ -202,14 +204,17 @@ class _Materialize:
     def _cut(self, root: Node, order: list[Node]) -> set[Node]:
         """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
         chosen: set[Node] = set()
-        depth: dict[Node, int] = {}
+        costs = _Costs()
+        moved = {s for n in order if not isinstance(n.op, Elementwise) for s in n.src}  # read at other positions
         self.packs.update(_packed(order))
-        bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
+        bodies = {n.src[0]: n for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:
-            if not node.src or node in self.done:
-                depth[node] = 0
+            if node in self.done:
+                costs.read(node)
                 continue
-            inner = 1 + sum(depth[s] for s in node.src)
+            inner, reads = costs.compute(node)
+            if not node.src:
+                continue
             must = node in self.packs
             match node.op:
                 case Scan() | Put() | CopyTo():
@@ -228,14 +233,21 @@ class _Materialize:
                     chosen.update(pieces)
                     must = must or (bool(pieces) and _feeds_many(node, order)) or node in self.shared or inner > DEEPEST
                 case Elementwise():
-                    deep = (inner > DEEPEST and node.size > 1 and node not in bodies) or inner > 4 * DEEPEST
-                    must = must or deep or (node in self.shared and inner >= 8 and node.size >= 1024)
+                    bound = DEEPEST if node in moved and node.size > 1 and node not in bodies else LONGEST
+                    many = node in self.shared and inner >= 8 and node.size >= 1024
+                    must = (
+                        must or inner > bound or reads > MOST_READS or (many and not self._is_folded(bodies.get(node)))
+                    )
                 case _:
                     pass
             if must:
                 chosen.add(node)
-            depth[node] = 0 if must else inner
+                costs.read(node)
         return chosen
+
+    def _is_folded(self, user: Node | None) -> bool:
+        """Whether a value that several statements use goes into a reduction that they share, or into a product."""
+        return user is not None and (user in self.shared or is_product(user))
 
     def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
@@ -251,6 +263,53 @@ class _Materialize:
                 chosen.add(source if slides else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+class _Costs:
+    """How many ops a kernel runs for a value, and how many arrays it reads, if nothing in between gets a buffer.
+
+    At most so many: what a value needs at its own position lies between the first of it and the value itself in an
+    order from inputs to users. That is less than the sum over all ways to a value, which doubles with each step of
+    `x = x * x + x`; but what is read at other positions is computed anew for each way.
+    """
+
+    def __init__(self) -> None:
+        self._now: int = 0  # the ops so far
+        self._first: Final[dict[Node, int]] = {}  # those before the first that a value needs at its position
+        self._elsewhere: Final[dict[Node, int]] = {}  # those that it needs at other positions
+        self._ops: Final[dict[Node, int]] = {}
+        self._arrays: int = 0  # the arrays so far
+        self._first_read: Final[dict[Node, int]] = {}
+        self._reads: Final[dict[Node, int]] = {}
+
+    def read(self, node: Node, arrays: int = 1) -> None:
+        """A value is read from memory; or is a constant, if it takes no arrays."""
+        self._first[node] = self._now
+        self._elsewhere[node] = self._ops[node] = 0
+        self._first_read[node] = self._arrays
+        self._reads[node] = arrays
+        self._arrays += arrays
+
+    def compute(self, node: Node) -> tuple[int, int]:
+        """The ops that a value takes, and the arrays that it reads."""
+        if not node.src or (isinstance(node.op, Window) and isinstance(node.src[0].op, Buffer)):
+            self.read(node, len(node.src))
+            return 0, len(node.src)
+        ways = 1 + sum([self._ops[s] for s in node.src])
+        elsewhere = sum([self._elsewhere[s] for s in node.src])
+        first = self._now
+        self._now += 1
+        if isinstance(node.op, Elementwise):
+            first = min([first, *[self._first[s] for s in node.src if self._ops[s]]])
+            found = min(ways, self._now - first + elsewhere)
+        else:
+            elsewhere = ways - 1
+            found = elsewhere and ways  # what lies in memory is read from there at any position
+        first_read = min([self._first_read[s] for s in node.src])
+        reads = min(sum([self._reads[s] for s in node.src]), self._arrays - first_read)
+        self._first[node], self._elsewhere[node], self._ops[node] = first, elsewhere, found
+        self._first_read[node], self._reads[node] = first_read, reads
+        return found, reads
 
 
 def _feeds_many(node: Node, order: list[Node]) -> bool:

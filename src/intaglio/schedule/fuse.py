@@ -202,31 +202,23 @@ class _Materialize:
     def _cut(self, root: Node, order: list[Node]) -> set[Node]:
         """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
         chosen: set[Node] = set()
-        depth: dict[Node, int] = {}
         self.packs.update(_packed(order))
         bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
+        for node in order:  # before depths are counted: what has a buffer starts anew
+            if node.src and node not in self.done and self._by_kind(node, order, chosen):
+                chosen.add(node)
+        depth: dict[Node, int] = {}
         for node in order:
             if not node.src or node in self.done:
                 depth[node] = 0
                 continue
             inner = 1 + sum(depth[s] for s in node.src)
-            must = node in self.packs
+            if inner > DEEPEST and node not in chosen:
+                inner = _apart(node, depth, 4 * DEEPEST)
+            must = node in chosen
             match node.op:
-                case Scan() | Put() | CopyTo():
-                    must = True
-                case Window(view=view):
-                    source = node.src[0]
-                    if not isinstance(source.op, Buffer) and source.dtype.itemsize != view.dtype.itemsize:
-                        chosen.add(source)
                 case Reduce():
-                    if is_product(node):
-                        column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
-                        for factor in node.src[0].src:
-                            self._factor(factor, column, chosen)
-                        must = must or _has_product_below(node, order, chosen, self.done)
-                    pieces = pieces_of(node) if node.size <= FEW else []
-                    chosen.update(pieces)
-                    must = must or (bool(pieces) and _feeds_many(node, order)) or node in self.shared or inner > DEEPEST
+                    must = must or inner > DEEPEST
                 case Elementwise():
                     deep = (inner > DEEPEST and node.size > 1 and node not in bodies) or inner > 4 * DEEPEST
                     must = must or deep or (node in self.shared and inner >= 8 and node.size >= 1024)
@@ -236,6 +228,29 @@ class _Materialize:
                 chosen.add(node)
             depth[node] = 0 if must else inner
         return chosen
+
+    def _by_kind(self, node: Node, order: list[Node], chosen: set[Node]) -> bool:
+        """Whether a node is stored for what it is, or what it feeds; what it needs stored is chosen."""
+        must = node in self.packs
+        match node.op:
+            case Scan() | Put() | CopyTo():
+                must = True
+            case Window(view=view):
+                source = node.src[0]
+                if not isinstance(source.op, Buffer) and source.dtype.itemsize != view.dtype.itemsize:
+                    chosen.add(source)
+            case Reduce():
+                if is_product(node):
+                    column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
+                    for factor in node.src[0].src:
+                        self._factor(factor, column, chosen)
+                    must = must or _has_product_below(node, order, chosen, self.done)
+                pieces = pieces_of(node) if node.size <= FEW else []
+                chosen.update(pieces)
+                must = must or (bool(pieces) and _feeds_many(node, order)) or node in self.shared
+            case _:
+                pass
+        return must
 
     def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
@@ -251,6 +266,18 @@ class _Materialize:
                 chosen.add(source if slides else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _apart(root: Node, depth: dict[Node, int], most: int) -> int:
+    """How many ops a value takes if each is done once; no more are counted than some. Those with a buffer have depth 0."""
+    seen = {root}
+    stack = [root]
+    while stack and len(seen) <= most:
+        for source in stack.pop().src:
+            if source not in seen and depth[source]:
+                seen.add(source)
+                stack.append(source)
+    return len(seen)
 
 
 def _feeds_many(node: Node, order: list[Node]) -> bool:

@@ -13,6 +13,7 @@ from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
+from intaglio.schedule.epilogue import ends_product, raised
 from intaglio.schedule.followers import Followers
 from intaglio.schedule.pieces import FEW, in_pieces, pieces_of
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
@@ -24,6 +25,7 @@ DEEPEST: Final = 160  # ops computed in one kernel before a value in between get
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
+DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
 PANEL: Final = 32  # columns of a packed factor that lie together
@@ -66,7 +68,7 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
 
 
 def _shared(statements: list[Statement]) -> set[Node]:
-    """Values of some cost that more than one statement uses."""
+    """Values of some cost that more than one statement uses; not what only goes into one of those that is stored."""
     first: dict[Node, int] = {}  # the number of the first statement that uses a value
     shared: set[Node] = set()
     for number, statement in enumerate(statements):
@@ -77,6 +79,8 @@ def _shared(statements: list[Statement]) -> set[Node]:
                 first[node] = number
             elif first[node] < number and node not in shared:
                 shared.add(node)
+                if node.shape and (isinstance(node.op, Reduce) or ends_product(node, is_dot)):
+                    continue
             else:
                 continue
             stack.extend(node.src)
@@ -118,6 +122,14 @@ def is_product(node: Node) -> bool:
     left, right = (_repeated(s) for s in node.src[0].src)
     kept = set(range(node.src[0].rank)) - set(node.op.axes)
     return bool((left - right) & kept) and bool((right - left) & kept)
+
+
+def is_dot(node: Node) -> bool:
+    """Whether a node is a sum of products of which one factor is repeated: a matrix times a vector, or a product."""
+    if not (isinstance(node.op, Reduce) and node.op.kind == "sum" and isinstance(node.src[0].op, Mul)):
+        return False
+    kept = set(range(node.src[0].rank)) - set(node.op.axes)
+    return any(_repeated(s) & kept for s in node.src[0].src)
 
 
 def _repeated(node: Node) -> frozenset[int]:
@@ -197,6 +209,7 @@ class _Materialize:
             self.followers.note(node)
         chosen = self._cut(root, order)
         _Contexts(root, order, self.done, chosen, self.shared).run()
+        raised(order, chosen, {root, *self.done, *self.shared, *self.packs}, is_dot)
         return chosen
 
     def _cut(self, root: Node, order: list[Node]) -> set[Node]:
@@ -218,10 +231,14 @@ class _Materialize:
             must = node in chosen
             match node.op:
                 case Reduce():
-                    must = must or inner > DEEPEST
+                    pieces = pieces_of(node) if node.size <= FEW else []
+                    chosen.update(pieces)
+                    must = must or inner > DEEPEST or (bool(pieces) and _feeds_many(node, order, chosen))
                 case Elementwise():
                     deep = (inner > DEEPEST and node.size > 1 and node not in bodies) or inner > 4 * DEEPEST
-                    must = must or deep or (node in self.shared and inner >= 8 and node.size >= 1024)
+                    must = must or deep
+                    if node in self.shared:
+                        must = must or (inner >= 8 and node.size >= 1024) or ends_product(node, is_dot)
                 case _:
                     pass
             if must:
@@ -245,12 +262,24 @@ class _Materialize:
                     for factor in node.src[0].src:
                         self._factor(factor, column, chosen)
                     must = must or _has_product_below(node, order, chosen, self.done)
-                pieces = pieces_of(node) if node.size <= FEW else []
-                chosen.update(pieces)
-                must = must or (bool(pieces) and _feeds_many(node, order)) or node in self.shared
+                elif is_dot(node):
+                    for factor in node.src[0].src:
+                        if self._is_dear(factor, node):
+                            self._factor(factor, -1, chosen)
+                must = must or node in self.shared
             case _:
                 pass
         return must
+
+    def _is_dear(self, factor: Node, dot: Node) -> bool:
+        """Whether a factor of a sum of products that are not many for each of its numbers takes some ops to compute."""
+        body = dot.src[0]
+        if body.size < max(
+            LIGHT, PACKED * math.prod(n for a, n in enumerate(body.shape) if a not in _repeated(factor))
+        ):
+            return False
+        inner = toposort((factor,), enter=lambda n: n not in self.done)
+        return sum(isinstance(n.op, Elementwise) and n not in self.done for n in inner) >= DEAR
 
     def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
@@ -280,11 +309,11 @@ def _apart(root: Node, depth: dict[Node, int], most: int) -> int:
     return len(seen)
 
 
-def _feeds_many(node: Node, order: list[Node]) -> bool:
-    """Whether many values are computed from a value: then each thread would compute it again."""
+def _feeds_many(node: Node, order: list[Node], chosen: set[Node]) -> bool:
+    """Whether many values are computed from a value in a kernel: then each thread would compute it again."""
     reached = {node}
     for n in order:
-        if any(s in reached for s in n.src):
+        if any(s in reached and (s is node or s not in chosen) for s in n.src):
             reached.add(n)
             if n.size > LIGHT:
                 return True

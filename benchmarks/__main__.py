@@ -19,8 +19,8 @@ from benchmarks import fresh
 from benchmarks.limits import Limits
 from benchmarks.peers import PEERS
 from benchmarks.report import Cell, Results, Row, render
-from benchmarks.threads import bound, settings
 from benchmarks.table import LINES
+from benchmarks.threads import bound, settings
 
 if TYPE_CHECKING:
     from benchmarks.works import Work

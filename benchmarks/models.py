@@ -201,7 +201,7 @@ def tensor_norm(x: Any, w: Weights, name: str) -> Any:
 
 def tensor_attend(x: Any, w: Weights, k: int, model: Transformer) -> Any:
     """What each token takes from the others, or from those before it."""
-    batch, length, width = x.shape
+    batch, length, _ = x.shape
     parts = linear(x, w, f"{k}.qkv").chunk(3, -1)
     q, keys, values = (part.reshape(batch, length, model.heads, -1).transpose(1, 2) for part in parts)
     mixed = functions(x).scaled_dot_product_attention(q, keys, values, is_causal=model.before)

@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks import limits
 from benchmarks.peers import OWN, PEERS
-from benchmarks.threads import settle
 from benchmarks.table import LINES
+from benchmarks.threads import settle
 from intaglio import GlobalCounters
 
 if TYPE_CHECKING:

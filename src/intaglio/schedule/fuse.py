@@ -298,7 +298,7 @@ class _Materialize:
 
 
 def _apart(root: Node, depth: dict[Node, int], most: int) -> int:
-    """How many ops a value takes if each is done once; no more are counted than some. Those with a buffer have depth 0."""
+    """How many ops a value takes if each is done once, as far as that counts. What has a buffer has depth 0."""
     seen = {root}
     stack = [root]
     while stack and len(seen) <= most:

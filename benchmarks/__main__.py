@@ -19,8 +19,8 @@ from benchmarks import fresh
 from benchmarks.limits import Limits
 from benchmarks.peers import PEERS
 from benchmarks.report import Cell, Results, Row, render
+from benchmarks.table import LINES
 from benchmarks.threads import bound, settings
-from benchmarks.works import WORKS
 
 if TYPE_CHECKING:
     from benchmarks.works import Work
@@ -41,12 +41,12 @@ def main() -> None:
     rounds, seconds = (3, 0.05) if asked.quick else (5, 0.2)
     missing = {name: reason for name in asked.peers if (reason := PEERS[name].missing())}
     peers = [name for name in asked.peers if name not in missing]
-    rows = {work.name: Row(work.name, f"{work.aim} x best peer", work.aim) for work in WORKS if asked.only in work.name}
+    rows = {work.name: Row(work.name, f"{work.aim} x best peer", work.aim) for work in LINES if asked.only in work.name}
     limits: dict[int, Limits] = {}
     for threads in asked.threads:
         worker = Worker(threads, rounds, seconds)
         limits[threads] = Limits(**worker.ask("limits", []))
-        for work in WORKS:
+        for work in LINES:
             if work.name in rows:
                 print(f"{threads} threads: {work.name}", file=sys.stderr, flush=True)
                 row = rows[work.name]

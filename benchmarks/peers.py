@@ -93,7 +93,7 @@ def _jax(work: Work) -> Runner:
     if work.arrays is None:
         return lambda _: None
     arrays = work.arrays
-    program = jax.jit(lambda *inputs: arrays(jax.numpy, *inputs))
+    program = work.jax or jax.jit(lambda *inputs: arrays(jax.numpy, *inputs))
 
     def prepare(inputs: Sequence[tuple[np.ndarray, ...]]) -> Callable[[], list[Any]]:
         own = [tuple(jax.numpy.asarray(a) for a in given) for given in inputs]

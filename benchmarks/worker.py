@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks import limits
 from benchmarks.peers import OWN, PEERS
+from benchmarks.table import LINES
 from benchmarks.threads import settle
-from benchmarks.works import WORKS
 from intaglio import GlobalCounters
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.works import Work
 
 Inputs = list[tuple[np.ndarray, ...]]
-BY_NAME = {work.name: work for work in WORKS}
+BY_NAME = {work.name: work for work in LINES}
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ class Work:
     arrays: Program | None  # (np, *inputs), which is the reference as well, on float64
     tensors: Program
     torch: Program | None = None  # where its spelling is not that of `tensors`
+    jax: Program | None = None  # where JAX compiles less than the whole of `arrays`
     aim: float = 1.0  # the best peer's time over ours, at least
     traffic: float = 0  # bytes that must be moved
     flops: float = 0
@@ -128,6 +129,11 @@ def torch_int_product(x: Any, y: Any) -> Any:
     return torch._int_mm(x, y)
 
 
+def functions(x: Any) -> Any:
+    """The functions of a tensor's package, by PyTorch's names."""
+    return torch_functional() if type(x).__module__ == "torch" else type(x)
+
+
 def torch_functional() -> Any:
     """PyTorch's functions; asked for only where PyTorch runs."""
     import torch
@@ -222,4 +228,4 @@ WORKS: Final = [
 
 def gelu_of(x: Any) -> Any:
     """GELU in its form with tanh, of Intaglio's or PyTorch's tensors."""
-    return torch_functional().gelu(x, approximate="tanh") if not hasattr(x, "gelu") else x.gelu(approximate="tanh")
+    return functions(x).gelu(x, approximate="tanh")

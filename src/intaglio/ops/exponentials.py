@@ -13,6 +13,8 @@ from intaglio.ops.approximate import ROUNDING, at_least, at_most, magnitude, num
 from intaglio.ops.elementwise import add, copysign, div, fma, gt, ldexp, lt, mul, neg, sub, where
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.ir.node import Node
 
 LOG2_E: Final = 1.442695
@@ -28,11 +30,17 @@ ERF_NEAR: Final = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1,
 
 def exp(x: Node) -> Node:
     """e ** x."""
-    return _exp(at_least(at_most(x, 89.0), -105.0))
+    return _unless_gone(x, -104.0, 89.0, _exp)
+
+
+def _unless_gone(x: Node, least: float, most: float, power: Callable[[Node], Node]) -> Node:
+    """A power of x, 0 below the least: not by way of numbers too small to hold, which processors take long for."""
+    gone = lt(x, number(least))
+    return where(gone, number(0.0), power(where(gone, number(0.0), at_most(x, most))))
 
 
 def _exp(x: Node) -> Node:
-    """e ** x for x in [-105, 89]: x = j log 2 + t, |t| <= log(2) / 2."""
+    """e ** x for x in [-104, 89]: x = j log 2 + t, |t| <= log(2) / 2."""
     j = _nearest(x, LOG2_E)
     return ldexp(polynomial(EXP, _rest(x, j)), j)
 
@@ -54,9 +62,12 @@ def _unless_near_zero(j: Node, x: Node) -> Node:
 
 def exp2(x: Node) -> Node:
     """2 ** x: the whole part exactly, the rest by a polynomial."""
-    a = at_least(at_most(x, 129.0), -151.0)
-    j = _nearest(a, 1.0)
-    return ldexp(polynomial(EXP2, sub(a, j)), j)
+
+    def power(a: Node) -> Node:
+        j = _nearest(a, 1.0)
+        return ldexp(polynomial(EXP2, sub(a, j)), j)
+
+    return _unless_gone(x, -150.0, 129.0, power)
 
 
 def expm1(x: Node) -> Node:

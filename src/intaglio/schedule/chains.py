@@ -115,7 +115,7 @@ class _Statements:
     def _joins(self, number: int, maker: Write, members: dict[int, Write], lead: tuple[int, ...]) -> bool:
         """Whether a statement makes what only members of a chain read, at their own rows."""
         ref = maker.ref
-        if number in self.heavy and sum(k in members for k in self.heavy) == PRODUCTS:
+        if number in self.heavy and (sum(k in members for k in self.heavy) == PRODUCTS or not _has_thin(maker)):
             return False
         if ref not in self.private or self.writers[ref] != [number] or not self.readers.get(ref, set()) <= set(members):
             return False
@@ -133,7 +133,7 @@ class _Statements:
         row = sum(math.prod(s.value.shape[lead:]) * s.value.dtype.itemsize for s in makers)
         if row > WIDE or max(s.value.size for s in makers) < LARGE:
             return False
-        return all(_is_thin(n) for s in members.values() for n in toposort((s.value,)) if is_product(n))
+        return _has_thin(members[last])
 
     def _may_wait(self, members: list[int]) -> bool:
         """Whether all members may run where the last one does: nothing in between writes what they read."""
@@ -194,6 +194,11 @@ def _unmoved(write: Write) -> Write:
 def _is_whole(write: Write) -> bool:
     """Whether a write fills a buffer, in order."""
     return write.view == View.contiguous(write.value.dtype, write.value.shape)
+
+
+def _has_thin(write: Write) -> bool:
+    """Whether all products of a write are by thin matrices."""
+    return all(_is_thin(n) for n in toposort((write.value,)) if is_product(n))
 
 
 def _is_thin(product: Node) -> bool:

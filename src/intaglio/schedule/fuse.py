@@ -13,6 +13,8 @@ from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
+from intaglio.schedule.epilogue import ends_product, raised
+from intaglio.schedule.costs import DEEPEST, Costs
 from intaglio.schedule.followers import Followers
 from intaglio.schedule.pieces import FEW, in_pieces, pieces_of
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
@@ -20,12 +22,12 @@ from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEEPEST: Final = 160  # ops up to which a value is computed anew where a kernel reads it at several positions
 LONGEST: Final = 2048  # ops computed in one kernel before a value in between gets a buffer
 MOST_READS: Final = 160  # arrays that a kernel reads before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
+DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
 PANEL: Final = 32  # columns of a packed factor that lie together
@@ -68,7 +70,7 @@ def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]
 
 
 def _shared(statements: list[Statement]) -> set[Node]:
-    """Values of some cost that more than one statement uses."""
+    """Values of some cost that more than one statement uses; not what only goes into one of those that is stored."""
     first: dict[Node, int] = {}  # the number of the first statement that uses a value
     shared: set[Node] = set()
     for number, statement in enumerate(statements):
@@ -79,6 +81,8 @@ def _shared(statements: list[Statement]) -> set[Node]:
                 first[node] = number
             elif first[node] < number and node not in shared:
                 shared.add(node)
+                if node.shape and (isinstance(node.op, Reduce) or ends_product(node, is_dot)):
+                    continue
             else:
                 continue
             stack.extend(node.src)
@@ -120,6 +124,14 @@ def is_product(node: Node) -> bool:
     left, right = (_repeated(s) for s in node.src[0].src)
     kept = set(range(node.src[0].rank)) - set(node.op.axes)
     return bool((left - right) & kept) and bool((right - left) & kept)
+
+
+def is_dot(node: Node) -> bool:
+    """Whether a node is a sum of products of which one factor is repeated: a matrix times a vector, or a product."""
+    if not (isinstance(node.op, Reduce) and node.op.kind == "sum" and isinstance(node.src[0].op, Mul)):
+        return False
+    kept = set(range(node.src[0].rank)) - set(node.op.axes)
+    return any(_repeated(s) & kept for s in node.src[0].src)
 
 
 def _repeated(node: Node) -> frozenset[int]:
@@ -199,15 +211,19 @@ class _Materialize:
             self.followers.note(node)
         chosen = self._cut(root, order)
         _Contexts(root, order, self.done, chosen, self.shared).run()
+        raised(order, chosen, {root, *self.done, *self.shared, *self.packs}, is_dot)
         return chosen
 
     def _cut(self, root: Node, order: list[Node]) -> set[Node]:
         """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
         chosen: set[Node] = set()
-        costs = _Costs()
+        costs = Costs()
         moved = {s for n in order if not isinstance(n.op, Elementwise) for s in n.src}  # read at other positions
         self.packs.update(_packed(order))
         bodies = {n.src[0]: n for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
+        for node in order:  # before depths are counted: what has a buffer starts anew
+            if node.src and node not in self.done and self._by_kind(node, order, chosen):
+                chosen.add(node)
         for node in order:
             if node in self.done:
                 costs.read(node)
@@ -215,29 +231,17 @@ class _Materialize:
             inner, reads = costs.compute(node)
             if not node.src:
                 continue
-            must = node in self.packs
+            must = node in chosen
             match node.op:
-                case Scan() | Put() | CopyTo():
-                    must = True
-                case Window(view=view):
-                    source = node.src[0]
-                    if not isinstance(source.op, Buffer) and source.dtype.itemsize != view.dtype.itemsize:
-                        chosen.add(source)
                 case Reduce():
-                    if is_product(node):
-                        column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
-                        for factor in node.src[0].src:
-                            self._factor(factor, column, chosen)
-                        must = must or _has_product_below(node, order, chosen, self.done)
                     pieces = pieces_of(node) if node.size <= FEW else []
                     chosen.update(pieces)
-                    must = must or (bool(pieces) and _feeds_many(node, order)) or node in self.shared or inner > DEEPEST
+                    must = must or inner > DEEPEST or (bool(pieces) and _feeds_many(node, order, chosen))
                 case Elementwise():
                     bound = DEEPEST if node in moved and node.size > 1 and node not in bodies else LONGEST
-                    many = node in self.shared and inner >= 8 and node.size >= 1024
-                    must = (
-                        must or inner > bound or reads > MOST_READS or (many and not self._is_folded(bodies.get(node)))
-                    )
+                    must = must or inner > bound or reads > MOST_READS
+                    if node in self.shared and not self._is_folded(bodies.get(node)):
+                        must = must or (inner >= 8 and node.size >= 1024) or ends_product(node, is_dot)
                 case _:
                     pass
             if must:
@@ -248,6 +252,41 @@ class _Materialize:
     def _is_folded(self, user: Node | None) -> bool:
         """Whether a value that several statements use goes into a reduction that they share, or into a product."""
         return user is not None and (user in self.shared or is_product(user))
+
+    def _by_kind(self, node: Node, order: list[Node], chosen: set[Node]) -> bool:
+        """Whether a node is stored for what it is, or what it feeds; what it needs stored is chosen."""
+        must = node in self.packs
+        match node.op:
+            case Scan() | Put() | CopyTo():
+                must = True
+            case Window(view=view):
+                source = node.src[0]
+                if not isinstance(source.op, Buffer) and source.dtype.itemsize != view.dtype.itemsize:
+                    chosen.add(source)
+            case Reduce():
+                if is_product(node):
+                    column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
+                    for factor in node.src[0].src:
+                        self._factor(factor, column, chosen)
+                    must = must or _has_product_below(node, order, chosen, self.done)
+                elif is_dot(node):
+                    for factor in node.src[0].src:
+                        if self._is_dear(factor, node):
+                            self._factor(factor, -1, chosen)
+                must = must or node in self.shared
+            case _:
+                pass
+        return must
+
+    def _is_dear(self, factor: Node, dot: Node) -> bool:
+        """Whether a factor of a sum of products that are not many for each of its numbers takes some ops to compute."""
+        body = dot.src[0]
+        if body.size < max(
+            LIGHT, PACKED * math.prod(n for a, n in enumerate(body.shape) if a not in _repeated(factor))
+        ):
+            return False
+        inner = toposort((factor,), enter=lambda n: n not in self.done)
+        return sum(isinstance(n.op, Elementwise) and n not in self.done for n in inner) >= DEAR
 
     def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
@@ -265,58 +304,11 @@ class _Materialize:
             chosen.add(node)
 
 
-class _Costs:
-    """How many ops a kernel runs for a value, and how many arrays it reads, if nothing in between gets a buffer.
-
-    At most so many: what a value needs at its own position lies between the first of it and the value itself in an
-    order from inputs to users. That is less than the sum over all ways to a value, which doubles with each step of
-    `x = x * x + x`; but what is read at other positions is computed anew for each way.
-    """
-
-    def __init__(self) -> None:
-        self._now: int = 0  # the ops so far
-        self._first: Final[dict[Node, int]] = {}  # those before the first that a value needs at its position
-        self._elsewhere: Final[dict[Node, int]] = {}  # those that it needs at other positions
-        self._ops: Final[dict[Node, int]] = {}
-        self._arrays: int = 0  # the arrays so far
-        self._first_read: Final[dict[Node, int]] = {}
-        self._reads: Final[dict[Node, int]] = {}
-
-    def read(self, node: Node, arrays: int = 1) -> None:
-        """A value is read from memory; or is a constant, if it takes no arrays."""
-        self._first[node] = self._now
-        self._elsewhere[node] = self._ops[node] = 0
-        self._first_read[node] = self._arrays
-        self._reads[node] = arrays
-        self._arrays += arrays
-
-    def compute(self, node: Node) -> tuple[int, int]:
-        """The ops that a value takes, and the arrays that it reads."""
-        if not node.src or (isinstance(node.op, Window) and isinstance(node.src[0].op, Buffer)):
-            self.read(node, len(node.src))
-            return 0, len(node.src)
-        ways = 1 + sum([self._ops[s] for s in node.src])
-        elsewhere = sum([self._elsewhere[s] for s in node.src])
-        first = self._now
-        self._now += 1
-        if isinstance(node.op, Elementwise):
-            first = min([first, *[self._first[s] for s in node.src if self._ops[s]]])
-            found = min(ways, self._now - first + elsewhere)
-        else:
-            elsewhere = ways - 1
-            found = elsewhere and ways  # what lies in memory is read from there at any position
-        first_read = min([self._first_read[s] for s in node.src])
-        reads = min(sum([self._reads[s] for s in node.src]), self._arrays - first_read)
-        self._first[node], self._elsewhere[node], self._ops[node] = first, elsewhere, found
-        self._first_read[node], self._reads[node] = first_read, reads
-        return found, reads
-
-
-def _feeds_many(node: Node, order: list[Node]) -> bool:
-    """Whether many values are computed from a value: then each thread would compute it again."""
+def _feeds_many(node: Node, order: list[Node], chosen: set[Node]) -> bool:
+    """Whether many values are computed from a value in a kernel: then each thread would compute it again."""
     reached = {node}
     for n in order:
-        if any(s in reached for s in n.src):
+        if any(s in reached and (s is node or s not in chosen) for s in n.src):
             reached.add(n)
             if n.size > LIGHT:
                 return True

@@ -136,7 +136,8 @@ class Structure:
         for statement in program.statements:
             for write in writes_of(statement):
                 self._see(write.ref, write.view if write.offset is None else None).written = True
-        buffers = tuple([self._buffer(ref, uses) for ref, uses in self._uses.items()])
+        seen = [*self._uses.items(), *self._parts()]
+        buffers = tuple([self._buffer(ref, uses) for ref, uses in seen])
         for number, uses, read in self._reads:
             values[number] = ("read", uses.number, uses.moved(read.view), read.position)
         for number, node in enumerate(self._holes):
@@ -144,8 +145,8 @@ class Structure:
         statements = tuple([self._form(statement) for statement in program.statements])
         outputs = tuple([OutputForm(at[value], view, ref.device, ref.nbytes) for ref, view, value in program.outputs])
         self.key: Final = Key(tuple(values), statements, buffers, outputs)
-        self.refs: Final = [*self._uses, *[output.ref for output in program.outputs]]
-        self.starts: Final = [*[uses.start for uses in self._uses.values()], *[0] * len(outputs)]
+        self.refs: Final = [*[ref for ref, _ in seen], *[output.ref for output in program.outputs]]
+        self.starts: Final = [*[uses.start for _, uses in seen], *[0] * len(outputs)]
         self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
 
@@ -214,6 +215,26 @@ class Structure:
         else:
             uses.views.append(view)
         return uses
+
+    def _parts(self) -> list[tuple[BufferRef, _Uses]]:
+        """Buffers that are only read, through a view and through a smaller one within it: that has a number of its own.
+
+        So a row of a table that is read elsewhere as well is any row.
+        """
+        parts: dict[_Uses, tuple[BufferRef, _Uses]] = {}
+        for ref, uses in self._uses.items():
+            if len(uses.views) == 2 and not (uses.written or uses.whole):
+                (low, high), (first, end) = bounds(uses.views[0]), bounds(uses.views[1])
+                if (low, high) != (first, end) and (low - first) * (high - end) <= 0:
+                    part = _Uses(len(self._uses) + len(parts), whole=False)
+                    part.views.append(uses.views.pop(int(high - low > end - first)))
+                    parts[uses] = ref, part
+        if parts:
+            for place, (number, uses, read) in enumerate(self._reads):
+                part = parts.get(uses)
+                if part is not None and read.view in part[1].views:
+                    self._reads[place] = number, part[1], read
+        return list(parts.values())
 
     def _buffer(self, ref: BufferRef, uses: _Uses) -> BufferForm:
         """What is said of a buffer; of one that is only read, that it is there."""

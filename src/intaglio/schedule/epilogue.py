@@ -1,0 +1,75 @@
+"""What is computed of a product's elements before they are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from intaglio.ops.elementwise import Elementwise
+from intaglio.ops.movement import Reshape
+from intaglio.ops.reduce import Reduce, Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from intaglio.ir.node import Node
+
+LONG: Final = 32  # ops beside the product's, for each of its elements
+
+
+def raised(order: list[Node], chosen: set[Node], fixed: Collection[Node], is_dot: Callable[[Node], bool]) -> None:
+    """Store, for each product that gets a buffer, what its only users make of it, up to where a value has more users.
+
+    `h = x + (y @ w + b)` that is normed and added to: h is stored, not y @ w, so that nobody adds x and b again.
+
+    Args:
+        order: The values of a statement, inputs first.
+        chosen: Those that get a buffer; changed.
+        fixed: Those that are stored as they are, and the values that are there already.
+        is_dot: Whether a value is a product, of matrices or of a matrix and a vector.
+    """
+    users: dict[Node, list[Node]] = {}
+    for node in order:
+        for source in dict.fromkeys(node.src):
+            users.setdefault(source, []).append(node)
+    for product in [n for n in order if n in chosen and n not in fixed and is_dot(n)]:
+        top = product
+        while (user := _only_user(top, users, chosen, fixed)) is not None and user.nbytes <= product.nbytes:
+            top = user
+        if top is not product:
+            chosen.remove(product)
+            chosen.add(top)
+
+
+def ends_product(value: Node, is_dot: Callable[[Node], bool]) -> bool:
+    """Whether a value is computed element by element of those of a product, beside little else."""
+    seen = {value}
+    stack = [value] if isinstance(value.op, Elementwise) else []
+    while stack and len(seen) <= LONG:
+        for source in stack.pop().src:
+            if source.size == value.size and source not in seen:
+                seen.add(source)
+                if is_dot(source):
+                    return True
+                if isinstance(source.op, (Elementwise, Reshape)):
+                    stack.append(source)
+    return False
+
+
+def _only_user(value: Node, users: dict[Node, list[Node]], chosen: set[Node], fixed: Collection[Node]) -> Node | None:
+    """What is computed of a value alone, element by element, beside little else; None if there is no such."""
+    if len(users.get(value, ())) != 1:
+        return None
+    (user,) = users[value]
+    if user in chosen or user in fixed or user.size != value.size or not isinstance(user.op, (Elementwise, Reshape)):
+        return None
+    seen: set[Node] = {value}
+    stack = [user]
+    while stack:
+        for source in stack.pop().src:
+            if source in seen or source in chosen or source in fixed:
+                continue
+            seen.add(source)
+            stack.append(source)
+            if isinstance(source.op, (Reduce, Scan)) or len(seen) > LONG:
+                return None
+    return user

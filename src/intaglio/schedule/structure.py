@@ -21,12 +21,26 @@ from intaglio.schedule.kernels import offsets_of, stays
 from intaglio.schedule.program import Hole, Output, Program, ReadAt, Repeat, Write, read_at, values_of, writes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from intaglio.schedule.program import Statement
 
 is_plain: Final = lru_cache(maxsize=4096)(stays)
 bounds: Final = lru_cache(maxsize=4096)(View.byte_bounds)
+
+
+def cut(views: Sequence[View]) -> tuple[int, int]:
+    """Where what some views of a buffer see begins, and how many bytes it takes.
+
+    Mostly only the distances between the views of a buffer matter, not how many bytes lie before and after them.
+    """
+    low, high = bounds(views[0])
+    item = views[0].dtype.itemsize
+    for view in views[1:]:
+        first, end = bounds(view)
+        low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
+    start = low // item * item
+    return start, high - start
 
 
 class _Uses:
@@ -43,20 +57,11 @@ class _Uses:
         self.start: int = 0  # the byte from which the structure sees the buffer
 
     def cut(self, nbytes: int) -> int:
-        """Find the start in a buffer of so many bytes, and the bytes that the structure sees.
-
-        Mostly only the distances between its views matter, not how many bytes lie before and after them.
-        """
+        """Find the start in a buffer of so many bytes, and the bytes that the structure sees."""
         if self.whole or (self.read and self.written):
             return nbytes
-        views = self.views
-        low, high = bounds(views[0])
-        item = views[0].dtype.itemsize
-        for view in views[1:]:
-            first, end = bounds(view)
-            low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
-        self.start = low // item * item
-        return high - self.start
+        self.start, seen = cut(self.views)
+        return seen
 
     def moved(self, view: View) -> View:
         """A view from where the structure sees the buffer."""
@@ -146,7 +151,7 @@ class Structure:
         self.key: Final = Key(tuple(values), statements, buffers, outputs)
         self.refs: Final = [*self._uses, *[output.ref for output in program.outputs]]
         self.starts: Final = [*[uses.start for uses in self._uses.values()], *[0] * len(outputs)]
-        self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
+        self.numbers: Final[list[Const]] = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
 
     @property

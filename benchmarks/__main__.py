@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import fresh
 from benchmarks.limits import Limits
-from benchmarks.peers import PEERS, settings
+from benchmarks.peers import PEERS
 from benchmarks.report import Cell, Results, Row, render
+from benchmarks.threads import bound, settings
 from benchmarks.works import WORKS
 
 if TYPE_CHECKING:
@@ -88,14 +89,15 @@ class Worker:
 
     def _start(self) -> None:
         """A fresh process."""
-        self.process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=settings(self.threads),
-            text=True,
-            bufsize=1,
-        )
+        with bound(self.threads):
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=settings(self.threads),
+                text=True,
+                bufsize=1,
+            )
         self.selector = selectors.DefaultSelector()
         assert self.process.stdout is not None
         self.selector.register(self.process.stdout, selectors.EVENT_READ)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers import settings
+from benchmarks.threads import bound, settings
 
 TIMED: Final = """
 import time
@@ -86,13 +86,9 @@ def jax_seconds(line: Fresh, threads: int, rounds: int) -> list[float]:
 def run(source: str, threads: int, cache: str) -> float:
     """The seconds that a program prints."""
     environment = {**settings(threads), "INTAGLIO_CACHE_DIR": cache}
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        env=environment,
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-    )
+    command, folder = [sys.executable, "-c", source], Path(__file__).parent.parent
+    with bound(threads):
+        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     return float(done.stdout)

@@ -40,14 +40,6 @@ class Peer:
         return importlib.metadata.version(self.package)
 
 
-def settings(threads: int) -> dict[str, str]:
-    """The environment of a process in which each package computes on some threads."""
-    names = ("OMP", "OPENBLAS", "MKL", "INTAGLIO")
-    flags = "--xla_cpu_multi_thread_eigen=" + ("true" if threads > 1 else "false")
-    own = {f"{name}_{'' if name == 'INTAGLIO' else 'NUM_'}THREADS": str(threads) for name in names}
-    return {**os.environ, **own, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-
-
 def _numpy(work: Work) -> Runner:
     """NumPy, operation by operation."""
     program = work.arrays

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks import limits
 from benchmarks.peers import OWN, PEERS
+from benchmarks.threads import settle
 from benchmarks.works import WORKS
 from intaglio import GlobalCounters
 
@@ -70,6 +71,8 @@ def timed(
                 if expected is not None:
                     check(work, results, expected)
                 del results
+                settle()
+                run()
                 answer["seconds"].setdefault(name, []).append(median_of_calls(run, seconds))
             except Exception as error:
                 answer["failures"][name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"

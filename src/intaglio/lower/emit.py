@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from intaglio.lower.positions import Position
 
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
+WRITTEN_OUT: Final = 96  # values taken by the innermost loop of a reduction up to which it is no loop
 BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
 
 
@@ -476,14 +477,19 @@ class Emitter:
         if not ranges:
             return [self.combine(kind, acc, body, instance) for acc, instance in zip(inits, instances, strict=True)]
         r = ranges[0]
-        return self.loop(
-            number(0),
-            self.stops.get(r, r.src[0]),
-            1,
-            inits,
-            lambda _, carried: self._fold_loops(kind, body, ranges[1:], instances, carried),
-            lambda frame, counter: (r, Binding(frame, counter)),
-        )
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            return self._fold_loops(kind, body, ranges[1:], instances, carried)
+
+        def bind(frame: int, counter: Node) -> tuple[Node, Binding]:
+            return r, Binding(frame, counter)
+
+        extent, rest = self.index.affine(r.src[0])
+        if len(ranges) > 1 or rest or r in self.stops or extent * len(instances) > WRITTEN_OUT:
+            return self.loop(number(0), self.stops.get(r, r.src[0]), 1, inits, run, bind)
+        for k in range(extent):
+            inits = self.loop(number(k), number(k + 1), 1, inits, run, bind, once=True)
+        return inits
 
     def combine(self, kind: str, accumulator: Node, body: Node, instance: Instance) -> Node:
         """One more value taken into an accumulator; a product summed is one fused instruction."""

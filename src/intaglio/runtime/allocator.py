@@ -1,4 +1,4 @@
-"""Memory for buffers: aligned, kept and reused, counted, bounded."""
+"""Memory for buffers: aligned, kept and reused, counted, bounded, trimmed on request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import deque
 from functools import lru_cache
 from typing import Final
 
+from intaglio.core.config import settings_now
 from intaglio.core.errors import DeviceError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
@@ -17,7 +18,6 @@ from intaglio.runtime.pages import anonymous, enlarge
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
 HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be touched first, and to be found again
-KEPT: Final = 1 << 29  # bytes of freed memory kept for reuse
 
 
 class Block(Buffer):
@@ -36,11 +36,10 @@ class Block(Buffer):
 
 
 class Allocator:
-    """Memory of the host by size class. Freed blocks are kept for blocks of the same class."""
+    """Memory of the host by size class. Freed blocks are kept for blocks of the same class, within a bound."""
 
     def __init__(self) -> None:
         self.returned: Final[deque[tuple[object, int, int, int]]] = deque()
-        self.limit: int | None = None  # bytes in use beyond which a request is refused
         self.used: int = 0
         self._free: Final[dict[int, list[tuple[object, int]]]] = {}
         self._kept: int = 0
@@ -49,20 +48,21 @@ class Allocator:
     def allocate(self, nbytes: int) -> Block:
         """Bytes with undefined contents, aligned to a cache line.
 
-        Raises: DeviceError if there are not so many.
+        Raises: DeviceError if there are not so many, or the settings in force allow no more.
         """
         with self._lock:
             if self.returned:
                 self._collect()
-            if self.limit is not None and self.used + nbytes > self.limit:
+            limit = settings_now().memory_bytes
+            if limit and self.used + nbytes > limit:
                 raise DeviceError(
-                    f"allocate: {nbytes} bytes do not fit; {self.used} of {self.limit} are in use. Free some tensors?"
+                    f"allocate: {nbytes} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
                 )
             capacity = _size_class(nbytes)
             free = self._free.get(capacity)
             if free:
                 memory, address = free.pop()
-                self._kept -= capacity
+                self._keep(-capacity)
             else:
                 memory, address = self._take(capacity)
             self.used += nbytes
@@ -76,25 +76,42 @@ class Allocator:
         with self._lock:
             self._collect()
 
+    def trim(self) -> int:
+        """Give all that is kept for reuse back to the system; gives how many bytes those were."""
+        with self._lock:
+            self._collect()
+            return self._trim()
+
     def _collect(self) -> None:
         """Move returned blocks to the free lists, or give them back where enough is kept."""
+        most = settings_now().kept_bytes
         while self.returned:
             memory, address, capacity, nbytes = self.returned.popleft()
             self.used -= nbytes
             GlobalCounters.mem_used -= nbytes
-            if self._kept + capacity <= KEPT:
+            if self._kept + capacity <= most:
                 self._free.setdefault(capacity, []).append((memory, address))
-                self._kept += capacity
+                self._keep(capacity)
+
+    def _keep(self, nbytes: int) -> None:
+        """Count what is kept more, or less."""
+        self._kept += nbytes
+        GlobalCounters.mem_kept += nbytes
+
+    def _trim(self) -> int:
+        """Let go of all free blocks."""
+        freed = self._kept
+        self._free.clear()
+        self._keep(-freed)
+        return freed
 
     def _take(self, capacity: int) -> tuple[object, int]:
         """Fresh memory. Where the system has no more, all that is kept goes back to it first."""
         try:
             return _take(capacity)
         except DeviceError:
-            if not self._kept:
+            if not self._trim():
                 raise
-            self._kept = 0
-            self._free.clear()
             return _take(capacity)
 
 

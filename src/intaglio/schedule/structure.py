@@ -21,12 +21,39 @@ from intaglio.schedule.kernels import offsets_of, stays
 from intaglio.schedule.program import Hole, Output, Program, ReadAt, Repeat, Write, read_at, values_of, writes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from intaglio.schedule.program import Statement
 
 is_plain: Final = lru_cache(maxsize=4096)(stays)
 bounds: Final = lru_cache(maxsize=4096)(View.byte_bounds)
+
+
+def cut(views: Sequence[View]) -> tuple[int, int]:
+    """Where what some views of a buffer see begins, and how many bytes it takes.
+
+    Mostly only the distances between the views of a buffer matter, not how many bytes lie before and after them.
+    """
+    low, high = bounds(views[0])
+    item = views[0].dtype.itemsize
+    for view in views[1:]:
+        first, end = bounds(view)
+        low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
+    start = low // item * item
+    return start, high - start
+
+
+def part_of(views: Sequence[View]) -> int | None:
+    """Which of all views through which a buffer is read counts as one of a buffer of its own, if any does.
+
+    Of two, the one that lies within the other. So a row of a table that is read elsewhere as well is any row.
+    """
+    if len(views) != 2:
+        return None
+    (low, high), (first, end) = bounds(views[0]), bounds(views[1])
+    if (low, high) == (first, end) or (low - first) * (high - end) > 0:
+        return None
+    return int(high - low > end - first)
 
 
 class _Uses:
@@ -43,20 +70,11 @@ class _Uses:
         self.start: int = 0  # the byte from which the structure sees the buffer
 
     def cut(self, nbytes: int) -> int:
-        """Find the start in a buffer of so many bytes, and the bytes that the structure sees.
-
-        Mostly only the distances between its views matter, not how many bytes lie before and after them.
-        """
+        """Find the start in a buffer of so many bytes, and the bytes that the structure sees."""
         if self.whole or (self.read and self.written):
             return nbytes
-        views = self.views
-        low, high = bounds(views[0])
-        item = views[0].dtype.itemsize
-        for view in views[1:]:
-            first, end = bounds(view)
-            low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
-        self.start = low // item * item
-        return high - self.start
+        self.start, seen = cut(self.views)
+        return seen
 
     def moved(self, view: View) -> View:
         """A view from where the structure sees the buffer."""
@@ -147,7 +165,7 @@ class Structure:
         self.key: Final = Key(tuple(values), statements, buffers, outputs)
         self.refs: Final = [*[ref for ref, _ in seen], *[output.ref for output in program.outputs]]
         self.starts: Final = [*[uses.start for _, uses in seen], *[0] * len(outputs)]
-        self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
+        self.numbers: Final[list[Const]] = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
 
     @property
@@ -217,18 +235,14 @@ class Structure:
         return uses
 
     def _parts(self) -> list[tuple[BufferRef, _Uses]]:
-        """Buffers that are only read, through a view and through a smaller one within it: that has a number of its own.
-
-        So a row of a table that is read elsewhere as well is any row.
-        """
+        """Parts of buffers that are only read, which have numbers of their own (`part_of`)."""
         parts: dict[_Uses, tuple[BufferRef, _Uses]] = {}
         for ref, uses in self._uses.items():
-            if len(uses.views) == 2 and not (uses.written or uses.whole):
-                (low, high), (first, end) = bounds(uses.views[0]), bounds(uses.views[1])
-                if (low, high) != (first, end) and (low - first) * (high - end) <= 0:
-                    part = _Uses(len(self._uses) + len(parts), whole=False)
-                    part.views.append(uses.views.pop(int(high - low > end - first)))
-                    parts[uses] = ref, part
+            inner = None if uses.written or uses.whole else part_of(uses.views)
+            if inner is not None:
+                part = _Uses(len(self._uses) + len(parts), whole=False)
+                part.views.append(uses.views.pop(inner))
+                parts[uses] = ref, part
         if parts:
             for place, (number, uses, read) in enumerate(self._reads):
                 part = parts.get(uses)

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from intaglio.storage.journal import AnyEntry
 
 LEAVES: Final = (Read, Buffer, ReadAt, Assign)  # ops that look at bytes
-APART: Final = (Assign, Buffer)  # ops that a resolved value reads through
-
 
 ROUNDS: Final = 4  # how often storages that somebody reads after all are left out of the private ones
 
@@ -49,46 +47,22 @@ class Slice:
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
         self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
-        self.order: list[Node] = []  # all that is followed, inputs before users
-        self.leaves: dict[Node, ReadAt] = {}  # the part of it that lies in memory, with nothing pending there
-        self.views: dict[Node, Node] = {}  # the part that reads a storage nobody has written: the value that that is
-        self._unwritten: Final[dict[Storage, int]] = {}  # such storages
-        self._is_plain: bool = True  # whether the values are to be computed as they stand
         self._is_checking: Final = len(checks.pending) > 0
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
             storage.close()
-            if storage.ref is None and storage.base is not None and not storage.log:
-                self._follow(storage.base)
-                self._unwritten[storage] = storage.sequence
-            else:
-                self._need(storage, storage.sequence)
+            self._need(storage, storage.sequence)
         for node in nodes:
             if node.place is None:
                 self._follow(node)
-            elif whole_home(node) is None:
-                self._is_plain = False
         self._taken: dict[Storage, int] = {}
         self._touched: set[Storage] = set()  # whose readers are not yet looked for
-        if not self.is_still:
-            self._close_over()
-            self.release()
-
-    @property
-    def is_still(self) -> bool:
-        """Whether nothing is pending: all that the values read lies in memory, and stays as it is."""
-        return self._is_plain and not self.stamps
-
-    def _close_over(self) -> None:
-        """Need all that the entries read, and what was seen through as long as nothing seemed to be pending."""
-        while self._work or self._unwritten:
-            if not self._work:
-                self._need(*self._unwritten.popitem())
-                continue
+        while self._work:
             storage, stamp = self._work.pop()
             self._enter(storage, stamp)
             if not self._work:
                 self._readers()
+        self.release()
 
     def _need(self, storage: Storage, stamp: int) -> None:
         """Need a storage as of a stamp."""
@@ -103,7 +77,7 @@ class Slice:
 
     def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
         """Need all that a node reads; note positions that are to be checked."""
-        seen, order = self._seen, self.order
+        seen = self._seen
         stack = [root]
         while stack:
             node = stack[-1]
@@ -111,8 +85,6 @@ class Slice:
                 stack.pop()
                 continue
             op, src, place = node.op, node.src, node.place
-            if place is None and isinstance(op, Read):
-                src = self._read(node, op)
             if src and place is None:
                 inputs = [source for source in src if source not in seen]
                 if inputs:
@@ -121,29 +93,13 @@ class Slice:
                     continue
             stack.pop()
             seen.add(node)
-            order.append(node)
             if place is not None:
-                self.leaves[node] = ReadAt(place[0], place[1], 0)
                 continue
-            if isinstance(op, APART):
-                self._is_plain = False
+            if isinstance(op, Read):
+                assert isinstance(op.storage, Storage)
+                self._need(op.storage, op.stamp)
             if self._is_checking and (check := checks.pending.get(node)) is not None:
                 self.checks.append((node, check, owner))
-
-    def _read(self, node: Node, read: Read) -> tuple[Node, ...]:
-        """Need what a read sees; gives the value that it is a view of, where nobody has written that."""
-        storage = read.storage
-        assert isinstance(storage, Storage)
-        ref = storage.ref
-        if ref is not None and not storage.log:
-            self.leaves[node] = ReadAt(ref, read.view, 0)
-        elif ref is None and storage.base is not None and not storage.log and storage not in self.wanted:
-            self._unwritten[storage] = max(read.stamp, self._unwritten.get(storage, 0))
-            self.views[node] = storage.base
-            return (storage.base,)
-        else:
-            self._need(storage, read.stamp)
-        return ()
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
@@ -250,9 +206,6 @@ class Slice:
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
-        self.order = []
-        self.leaves = {}
-        self.views = {}
 
     def founding(self, without: AbstractSet[Storage]) -> list[Node]:
         """The reads in versions 0 but of some storages: they are computed before what uses those is."""

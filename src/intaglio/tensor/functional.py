@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
-from intaglio.ir.node import make
+from intaglio.ir.node import Node, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, Attention, LayerNorm
 from intaglio.ops.memory import const
@@ -19,7 +19,7 @@ from intaglio.tensor.reduce import HALF, mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from intaglio.ir.node import Node, Shape
+    from intaglio.ir.node import Shape
     from intaglio.ops.composite import Composite
     from intaglio.tensor.tensor import Tensor
 
@@ -169,7 +169,7 @@ def _norm(
         others = (*others, *given)
         weight, bias = None, None if given else bias
     tensors = [x, *filter(is_tensor, others)]
-    node = make(op, x._value(), *[other._value() if is_tensor(other) else other for other in others])
+    node = make(op, x._value(), *[other if isinstance(other, Node) else other._value() for other in others])
     return _scaled_and_shifted(name, x._make(node, *tensors), weight, bias, shape)
 
 

@@ -67,6 +67,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "across": (_I,),
     "dot": (_P, _I),
     "interleave": (_I,),
+    "shuffle": (_I,),
     "range": (_T, _K, _P),
     "load": (_P, _I),
     "assign": (_T,),

@@ -61,6 +61,8 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "shrink": (_T, _K),
     "flip": (_T, _K),
     "matmul": (_T,),
+    "convolution": (_T,),
+    "kernels_of": (_T,),
     "reduce": (_T, _K),
     "scan": (_T, _K),
     "fold": (_P,),

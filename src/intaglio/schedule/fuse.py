@@ -246,7 +246,7 @@ class _Materialize:
             node = node.src[0]
         if isinstance(node.op, Window):
             source = node.src[0]
-            if not isinstance(source.op, Buffer):  # of a window that slides by one element, what it slides over
+            if not isinstance(source.op, Buffer) and not _is_whole(source):  # of a window that slides by one element, what it slides over
                 slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
                 chosen.add(source if slides else node)
         elif node.src and node not in self.done:
@@ -268,15 +268,16 @@ def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
     """A node over new inputs; a view of what now is a whole buffer is a view of the buffer."""
     op = node.op
     if isinstance(op, Window) and len(src) == 1 and src[0] is not node.src[0]:
-        inner = src[0]
-        if (
-            isinstance(inner.op, Window)
-            and isinstance(inner.src[0].op, Buffer)
-            and inner.op.view.is_contiguous
-            and inner.op.view.offset == 0
-        ):
-            return window(op.view, inner.src[0])
+        if _is_whole(src[0]):
+            return window(op.view, src[0].src[0])
     return rebuild(node, src)
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a value is a whole buffer, as it lies: then a view of it is one of the buffer."""
+    op = node.op
+    own = isinstance(op, Window) and isinstance(node.src[0].op, Buffer) and len(node.src) == 1
+    return own and op.view.is_contiguous and op.view.offset == 0
 
 
 def split_root(statement: Write) -> list[Statement]:

@@ -26,6 +26,9 @@ LIGHT: Final = 1 << 16  # elements up to which statements of different shapes sh
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
+COLUMNS: Final = 8  # of windows over an image from which a product copies its lines by itself
+LINES: Final = 1 << 19  # bytes of scratch that one line of such a product may need
+
 PANEL: Final = 32  # columns of a packed factor that lie together
 DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
 
@@ -222,7 +225,7 @@ class _Materialize:
                     if is_product(node):
                         column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
                         for factor in node.src[0].src:
-                            self._factor(factor, column, chosen)
+                            self._factor(factor, column, node.op.axes, chosen)
                         must = must or _has_product_below(node, order, chosen, self.done)
                     pieces = pieces_of(node) if node.size <= FEW else []
                     chosen.update(pieces)
@@ -237,7 +240,7 @@ class _Materialize:
             depth[node] = 0 if must else inner
         return chosen
 
-    def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
+    def _factor(self, factor: Node, column: int, axes: tuple[int, ...], chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
         if _core(factor) in self.packs:
             return
@@ -248,9 +251,35 @@ class _Materialize:
             source = node.src[0]
             if not isinstance(source.op, Buffer) and not _is_whole(source):  # of a window that slides by one element, what it slides over
                 slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
-                chosen.add(source if slides else node)
+                if not slides or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
+                    chosen.add(source if slides else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> bool:
+    """Whether a factor's windows slide over memory with zeros around it: the product then copies lines to scratch.
+
+    See `lower/sliding.py`: a step of the windows is one column, there are some of them, and scratch has room for what
+    one line of results needs.
+    """
+    inner = image
+    while isinstance(inner.op, (Pad, Reshape, Permute)):
+        inner = inner.src[0]
+    memory = isinstance(inner.op, Window) and isinstance(inner.src[0].op, Buffer)
+    if not memory or not isinstance(image.op, Pad) or not isinstance(seen.op, Window) or image.rank < 4:
+        return False
+    item = image.dtype.itemsize
+    line = image.shape[-1] * item
+    plane = image.shape[-2] * line
+    steps = [(n, step) for n, step in zip(seen.shape, seen.op.view.strides, strict=True) if n > 1]
+    across = [(n - 1) * step // line for n, step in steps if line <= step < plane]
+    channels = max((n for n, step in steps if step == plane), default=1)
+    columns = max((n for n, step in steps if step == item), default=0)
+    rows = math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
+    needed = max(rows, channels * (1 + min(across, default=0))) * line
+    near = abs(_stride(image.src[0], image.rank - 1)) == 1
+    return near and columns >= COLUMNS and len(across) in (1, 2) and needed <= LINES
 
 
 def _feeds_many(node: Node, order: list[Node]) -> bool:

@@ -18,7 +18,7 @@ from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
 from intaglio.lower.choice import MODEL, Choice, Decisions
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import Emitter, usual
+from intaglio.lower.emit import STRIDED, Emitter, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
@@ -780,8 +780,9 @@ class _Kernel:
                             continue
                         step = self._steps(place, r)
                         nested = any(isinstance(s.op, Load) for s in walk((place,)))
+                        near = len(n.src) == 2 and 2 <= self.emitter.stride(place, r) <= STRIDED
                         weight = 8 if n in often else 1
-                        score += weight if step == 1 else -2 * weight if not nested else 0
+                        score += weight if step == 1 else -2 * weight if not nested and not near else 0
             if best is None or score >= best[0]:
                 best = score, r
         if best is None or best[0] <= 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt, Where
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Shuffle, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -255,6 +255,8 @@ class _Writer:
                 self.define(node, self.dot(node, of))
             case Interleave(second=second):
                 self.define(node, self.interleave(node, second=second))
+            case Shuffle(places=places):
+                self.define(node, self.shuffle(*node.src, _places(places)))
             case Expand(to=to):
                 self.define(node, self.value(node.src[0], to))
             case Elementwise():
@@ -509,9 +511,12 @@ class _Writer:
         """Lanes of halves of two vectors in turn."""
         x, y = node.src
         (lanes,) = node.shape
-        full = self.type(node.dtype, node.shape)
         first = lanes // 2 * second
-        places = _places([first + k + side for k in range(lanes // 2) for side in (0, lanes)])
+        return self.shuffle(x, y, _places([first + k + side for k in range(lanes // 2) for side in (0, lanes)]))
+
+    def shuffle(self, x: Node, y: Node, places: str) -> str:
+        """Lanes of two vectors by number."""
+        full = self.type(x.dtype, x.shape)
         return self.fresh(f"shufflevector {full} {self.value(x)}, {full} {self.value(y)}, {places}")
 
     def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:

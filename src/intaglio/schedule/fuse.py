@@ -30,6 +30,9 @@ AROUND: Final = 16  # elements a turn of a loop up to which what comes before or
 DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
+COLUMNS: Final = 8  # of windows over an image from which a product copies its lines by itself
+LINES: Final = 1 << 19  # bytes of scratch that one line of such a product may need
+
 PANEL: Final = 32  # columns of a packed factor that lie together
 DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
 
@@ -267,12 +270,12 @@ class _Materialize:
                 if is_product(node):
                     column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
                     for factor in node.src[0].src:
-                        self._factor(factor, column, chosen)
+                        self._factor(factor, column, node.op.axes, chosen)
                     must = must or _has_product_below(node, order, chosen, self.done)
                 elif is_dot(node):
                     for factor in node.src[0].src:
                         if self._is_dear(factor, node):
-                            self._factor(factor, -1, chosen)
+                            self._factor(factor, -1, node.op.axes, chosen)
                 must = must or node in self.shared
             case _:
                 pass
@@ -288,7 +291,7 @@ class _Materialize:
         inner = toposort((factor,), enter=lambda n: n not in self.done)
         return sum(isinstance(n.op, Elementwise) and n not in self.done for n in inner) >= DEAR
 
-    def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
+    def _factor(self, factor: Node, column: int, axes: tuple[int, ...], chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
         if _core(factor) in self.packs:
             return
@@ -297,11 +300,38 @@ class _Materialize:
             node = node.src[0]
         if isinstance(node.op, Window):
             source = node.src[0]
-            if not isinstance(source.op, Buffer):  # of a window that slides by one element, what it slides over
+            if not isinstance(source.op, Buffer) and not _is_whole(source):
+                # Of a window that slides by one element, what it slides over.
                 slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
-                chosen.add(source if slides else node)
+                if not slides or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
+                    chosen.add(source if slides else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> bool:
+    """Whether a factor's windows slide over memory with zeros around it: the product then copies lines to scratch.
+
+    See `lower/sliding.py`: a step of the windows is one column, there are some of them, and scratch has room for what
+    one line of results needs.
+    """
+    inner = image
+    while isinstance(inner.op, (Pad, Reshape, Permute)):
+        inner = inner.src[0]
+    memory = isinstance(inner.op, Window) and isinstance(inner.src[0].op, Buffer)
+    if not memory or not isinstance(image.op, Pad) or not isinstance(seen.op, Window) or image.rank < 4:
+        return False
+    item = image.dtype.itemsize
+    line = image.shape[-1] * item
+    plane = image.shape[-2] * line
+    steps = [(n, step) for n, step in zip(seen.shape, seen.op.view.strides, strict=True) if n > 1]
+    across = [(n - 1) * step // line for n, step in steps if line <= step < plane]
+    channels = max((n for n, step in steps if step == plane), default=1)
+    columns = max((n for n, step in steps if step == item), default=0)
+    rows = math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
+    needed = max(rows, channels * (1 + min(across, default=0))) * line
+    near = abs(_stride(image.src[0], image.rank - 1)) == 1
+    return near and columns >= COLUMNS and len(across) in (1, 2) and needed <= LINES
 
 
 def _feeds_many(node: Node, order: list[Node], chosen: set[Node]) -> bool:
@@ -318,16 +348,17 @@ def _feeds_many(node: Node, order: list[Node], chosen: set[Node]) -> bool:
 def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
     """A node over new inputs; a view of what now is a whole buffer is a view of the buffer."""
     op = node.op
-    if isinstance(op, Window) and len(src) == 1 and src[0] is not node.src[0]:
-        inner = src[0]
-        if (
-            isinstance(inner.op, Window)
-            and isinstance(inner.src[0].op, Buffer)
-            and inner.op.view.is_contiguous
-            and inner.op.view.offset == 0
-        ):
-            return window(op.view, inner.src[0])
+    if isinstance(op, Window) and len(src) == 1 and src[0] is not node.src[0] and _is_whole(src[0]):
+        return window(op.view, src[0].src[0])
     return rebuild(node, src)
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a value is a whole buffer, as it lies: then a view of it is one of the buffer."""
+    op = node.op
+    if not isinstance(op, Window) or len(node.src) > 1 or not isinstance(node.src[0].op, Buffer):
+        return False
+    return op.view.is_contiguous and op.view.offset == 0
 
 
 def split_root(statement: Write) -> list[Statement]:

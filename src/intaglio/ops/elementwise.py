@@ -475,6 +475,19 @@ class Fma(Elementwise):
         return mul(ct, y), mul(ct, x), ct
 
 
+class MulLow(Binary):
+    """What x * y loses by rounding, so that the product is mul(x, y) and this; of float64, and no tiny product."""
+
+    name: ClassVar[str] = "mul_low"
+    commutative: ClassVar[bool] = True
+
+    def evaluate(self, x: Number, y: Number) -> Number:
+        return FMA.evaluate(x, y, -(x * y))
+
+    def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
+        return None, None
+
+
 class CopySign(Binary):
     """The magnitude of x with the sign of y."""
 
@@ -826,7 +839,7 @@ DETACH = Detach()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
-RARELY, LDEXP = Rarely(), Ldexp()
+RARELY, LDEXP, MUL_LOW = Rarely(), Ldexp(), MulLow()
 EXP, EXP2, EXPM1, LOG, LOG2, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log1p()
 SIN, COS, TAN, ASIN, ACOS, ATAN = Sin(), Cos(), Tan(), Asin(), Acos(), Atan()
 SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF = Sinh(), Cosh(), Tanh(), Asinh(), Acosh(), Atanh(), Erf()
@@ -996,6 +1009,11 @@ def rarely(condition: Node, x: Node, y: Node) -> Node:
 def fma(x: Node, y: Node, z: Node) -> Node:
     """x * y + z."""
     return make(FMA, x, y, z)
+
+
+def mul_low(x: Node, y: Node) -> Node:
+    """What x * y loses by rounding."""
+    return make(MUL_LOW, x, y)
 
 
 def copysign(x: Node, y: Node) -> Node:

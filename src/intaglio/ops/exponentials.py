@@ -109,9 +109,13 @@ def exp2(x: Node) -> Node:
     high, low = EXP2_RANGE[x.dtype]
     a = at_least(at_most(x, high), low)
     _, j = nearest(a, 1.0)
-    t = sub(a, j)
-    *higher, first = EXP2[x.dtype]
-    return ldexp(fma(fma(series(higher, t), t, like(x, first)), t, like(x, 1.0)), j)
+    return ldexp(exp2_of_rest(sub(a, j)), j)
+
+
+def exp2_of_rest(t: Node) -> Node:
+    """2 ** t for |t| <= 1/2."""
+    *higher, first = EXP2[t.dtype]
+    return fma(fma(series(higher, t), t, like(t, first)), t, like(t, 1.0))
 
 
 def expm1(x: Node) -> Node:

@@ -100,10 +100,10 @@ def with_edges(x: Node, of_normal: Node, of_denormal: Node) -> Node:
     """A logarithm by those of normal and of denormal numbers: -inf at 0, NaN below, infinity and NaN as they are."""
     denormal = where(eq(x, like(x, 0.0)), like(x, -math.inf), of_denormal)
     unusual = where(lt(x, like(x, 0.0)), like(x, math.nan), where(lt(x, like(x, 1.0)), denormal, x))
-    return rarely(_is_unusual(x), unusual, of_normal)
+    return rarely(is_unusual(x), unusual, of_normal)
 
 
-def _is_unusual(x: Node) -> Node:
+def is_unusual(x: Node) -> Node:
     """Whether x is not a positive normal number: below, 0, denormal, an infinity or NaN."""
     least, beyond = 1 << x.dtype.mantissa, (1 << x.dtype.bits - 1) - (1 << x.dtype.mantissa)  # bits of numbers
     word = dtypes.uint32 if x.dtype is f32 else dtypes.uint64

@@ -8,6 +8,7 @@ from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, Op, make
 from intaglio.ops import angles, arcs, division, error_function, exponentials, logarithms
 from intaglio.ops.double import logarithms as double_logarithms
+from intaglio.ops.double import powers
 from intaglio.ops.elementwise import Elementwise, Library, cast, decompositions
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _from_library(name: str) -> Callable[..., Node]:
 
 
 DOUBLE: Final[dict[str, Callable[..., Node]]] = {
-    "erf": _from_library("erf"), "pow": _from_library("pow"),
+    "erf": _from_library("erf"), "pow": powers.power,
     "log": double_logarithms.log, "log2": double_logarithms.log2, "log1p": double_logarithms.log1p,
     "asinh": double_logarithms.asinh, "acosh": double_logarithms.acosh, "atanh": double_logarithms.atanh,
 }  # fmt: skip

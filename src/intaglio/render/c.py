@@ -319,6 +319,8 @@ class _Writer:
         if name == "abs" and not source.is_float:
             return f"({x[0]} < 0 ? -{x[0]} : {x[0]})"
         suffix = "f" if source is dtypes.float32 else ""
+        if name == "mul_low":
+            return f"fma({x[0]}, {x[1]}, -({x[0]} * {x[1]}))"
         if name == "ldexp":
             return f"ldexp{suffix}({x[0]}, (int){x[1]})"
         return f"{CALLS.get(name, name)}{suffix}({', '.join(x)})"

@@ -594,6 +594,8 @@ class _Writer:
             return self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, values[0]), (kind, values[1])))
         if name == "ldexp":
             return self.ldexp(dtype, shape, *values)
+        if name == "mul_low":
+            return self.mul_low(shape, *values)
         if name == "mod":
             return self.float_mod(dtype, shape, values[0], values[1])[0]
         if name == "floor_div":
@@ -626,6 +628,32 @@ class _Writer:
             field = self.fresh(f"shl {self.type(word, shape)} {field}, {self.splat(word, places, shape)}")
             x = self.fresh(f"fmul {real} {x}, {self.fresh(f'bitcast {self.type(word, shape)} {field} to {real}')}")
         return x
+
+    def mul_low(self, shape: tuple[int, ...], x: str, y: str) -> str:
+        """What a product of float64 loses by rounding: by a fused multiply-add, else from the products of halves.
+
+        Source: Dekker, A floating-point technique for extending the available precision, 1971.
+        """
+        kind = self.type(dtypes.float64, shape)
+
+        def do(op: str, a: str, b: str) -> str:
+            return self.fresh(f"f{op} {kind} {a}, {b}")
+
+        product = do("mul", x, y)
+        if self.target.has_fma:
+            return self.floating("fma", dtypes.float64, shape, [x, y, self.fresh(f"fneg {kind} {product}")])
+        word = self.type(dtypes.int64, shape)
+        upper = self.splat(dtypes.int64, -1 << 27, shape)  # half of the digits: products of halves are exact
+
+        def halves(value: str) -> tuple[str, str]:
+            pattern = self.fresh(f"and {word} {self.fresh(f'bitcast {kind} {value} to {word}')}, {upper}")
+            high = self.fresh(f"bitcast {word} {pattern} to {kind}")
+            return high, do("sub", value, high)
+
+        (a, b), (c, d) = halves(x), halves(y)
+        lost = do("sub", do("mul", a, c), product)
+        lost = do("add", do("add", lost, do("mul", a, d)), do("mul", b, c))
+        return do("add", lost, do("mul", b, d))
 
     def float_mod(self, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> tuple[str, str]:
         """The remainder with the divisor's sign, and the floored quotient, as NumPy computes them."""

@@ -62,7 +62,7 @@ def _exponent(x: Node) -> Node:
     return and_(sub(bits(x), const(i64, ROOT_HALF)), const(i64, -EXPONENT))
 
 
-def _split(x: Node) -> tuple[Node, Node]:
+def split(x: Node) -> tuple[Node, Node]:
     """(f, e) of a positive normal number."""
     e = _exponent(x)
     return sub(bitcast(sub(bits(x), e), f64), double(1.0)), mul(cast(e, f64), double(1.0 / EXPONENT))
@@ -99,8 +99,8 @@ def log2(x: Node) -> Node:
 
 def _of_numbers(x: Node, of: Callable[[Node, Node], Node]) -> Node:
     """A logarithm by that of 2 ** e (1 + f)."""
-    f, e = _split(mul(x, double(2.0**DENORMAL)))
-    return with_edges(x, of(*_split(x)), of(f, sub(e, double(DENORMAL))))
+    f, e = split(mul(x, double(2.0**DENORMAL)))
+    return with_edges(x, of(*split(x)), of(f, sub(e, double(DENORMAL))))
 
 
 def _logarithm_to_base_2(f: Node, e: Node) -> Node:
@@ -152,7 +152,7 @@ def acosh(x: Node) -> Node:
 
 def _unless_large(x: Node, found: Node) -> Node:
     """What was found, but log(2 x) of large x; NaN and infinity as they are."""
-    f, e = _split(x)
+    f, e = split(x)
     large = where(lt(x, double(math.inf)), _logarithm(f, add(e, double(1.0))), x)
     return rarely(not_(lt(x, double(LARGE))), large, found)
 

@@ -39,7 +39,7 @@ class Level(Enum):
 
 _T, _K, _P, _I = Level.TENSOR, Level.KERNEL, Level.LOOP, Level.LINEAR
 
-# Elementwise ops stand at every level, decomposed ones above LINEAR only (there, double precision keeps its functions).
+# Elementwise ops stand at every level, decomposed ones above LINEAR only.
 _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "const": (_T, _K, _P, _I),
     "iota": (_T, _K, _I),

@@ -793,8 +793,6 @@ class _Kernel:
 def decompose(root: Node, *, in_parts: bool = False) -> Node:
     """An expression with every op that is not primitive replaced by its decomposition, until none is left.
 
-    Double precision keeps its functions: the library has them.
-
     Args:
         in_parts: Whether large integers of decompositions are put together from halves, so that none is taken for
             one that depends on the nominal size.

@@ -101,7 +101,11 @@ class Device:
 
     def allocate(self, nbytes: int) -> Buffer:
         """Bytes with undefined contents."""
-        return self.allocator.allocate(nbytes)
+        return self.allocate_all((nbytes,))[0]
+
+    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
+        """As allocate, of several sizes at once."""
+        return self.allocator.allocate_all(sizes)
 
     def load(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Executable:
         """A kernel compiled, once for each AST and choice.
@@ -239,7 +243,7 @@ class Disk(Device):
 
     kind = "DISK"
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
         """Nothing can be computed on a file."""
         raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
 

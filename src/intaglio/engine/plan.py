@@ -69,7 +69,7 @@ class Plan:
     @property
     def buffers(self) -> list[BufferRef]:
         """All buffers that kernels use, in order of first use."""
-        return [self.refs[number] for number, _ in self.form.used]
+        return [self.refs[number] for number in self.form.used]
 
     @property
     def fresh(self) -> set[BufferRef]:
@@ -147,11 +147,14 @@ class _Recalled:
     """What is remembered under a key of numbers (`storage/still.py`).
 
     Attributes:
+        buffers: For each buffer of the structure, which of the program's it is, and how far behind the start there it
+            starts; None where they are the same.
         lifted: Which literals kernels take as arguments, in order.
         stay: Which are a part of the structure.
         forms: By the bits of those that stay.
     """
 
+    buffers: list[tuple[int, int]] | None
     lifted: list[int]
     stay: list[int]
     forms: dict[tuple[int, ...], Form] = field(default_factory=dict)
@@ -199,14 +202,22 @@ class Plans:
         if found is not None and not debug.watches_schedules():
             form = found.forms.get(tuple([literals[k].bits for k in found.stay]))
             if form is not None:
+                if found.buffers is not None:
+                    starts = [starts[k] + rest for k, rest in found.buffers]
+                    refs = [refs[k] for k, _ in found.buffers]
                 return Plan(form, refs, starts, [literals[k] for k in found.lifted])
         made = program()
         structure = Structure(made)
         form = self._form(structure)
         if found is None:
-            places = {literal: k for k, literal in enumerate(literals)}
-            lifted = [places.pop(number) for number in structure.numbers]
-            found = self._recalled[key] = _Recalled(lifted, list(places.values()))
+            numbers = {ref: k for k, ref in enumerate(refs)}
+            places = zip(structure.refs, structure.starts, strict=True)
+            buffers = [(numbers[ref], start - starts[numbers[ref]]) for ref, start in places]
+            same = structure.refs == refs and structure.starts == starts
+            rest = {literal: k for k, literal in enumerate(literals)}
+            lifted = [rest.pop(number) for number in structure.numbers]
+            found = _Recalled(None if same else buffers, lifted, list(rest.values()))
+            self._recalled[key] = found
             self._recalled_size += len(key)
             while self._recalled_size > KEYS:
                 self._recalled_size -= len(self._recalled.popitem(last=False)[0])

@@ -60,9 +60,6 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "pad": (_T, _K),
     "shrink": (_T, _K),
     "flip": (_T, _K),
-    "matmul": (_T,),
-    "convolution": (_T,),
-    "kernels_of": (_T,),
     "reduce": (_T, _K),
     "scan": (_T, _K),
     "fold": (_P,),
@@ -94,6 +91,8 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
 
 def levels_of(kind: type[Op]) -> tuple[Level, ...]:
     """The levels at which an op may stand; none for what only rules are made of."""
+    if hasattr(kind, "written_out"):  # the trait of composite ops
+        return (_T,)
     if hasattr(kind, "arity"):  # the trait of elementwise ops
         return tuple(Level)
     return _LEVELS.get(kind.name, ())

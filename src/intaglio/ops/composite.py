@@ -6,13 +6,15 @@ body of a loop. So it costs a tensor's program one node, and the stages after kn
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, Result, rebuild, toposort
+from intaglio.ir.node import Node, Op, Result, make, rebuild, toposort
 from intaglio.ops import elementwise as ops
-from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.ops.reduce import reduce
 
 if TYPE_CHECKING:
@@ -71,6 +73,28 @@ class Matmul(Composite):
 MATMUL: Final = Matmul()
 
 
+@dataclass(frozen=True, slots=True)
+class Broadcast(Composite):
+    """An elementwise op on two operands of different shapes: each is repeated along the axes that it lacks."""
+
+    op: ops.Binary
+    name: ClassVar[str] = "broadcast"
+
+    def infer(self, x: Node, y: Node) -> Result:
+        """What the op gives, in the shape that both fit; they must."""
+        if x.dtype is not y.dtype:
+            raise InternalError(f"{self.op.name}: operands are {x.dtype.name} and {y.dtype.name}")
+        return self.op.infer(x, x)[0], batch_of(x.shape, y.shape)
+
+    def written_out(self, x: Node, y: Node) -> Node:
+        """The op on both as they are repeated."""
+        shape = batch_of(x.shape, y.shape)
+        return make(self.op, broadcast(x, shape), broadcast(y, shape))
+
+
+broadcasting: Final = cache(Broadcast)  # an op as one that takes operands of different shapes
+
+
 def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
     """The sum over axes of the product of two nodes of one shape; half precision adds in float32, bytes in int32."""
     dtype = x.dtype
@@ -79,8 +103,9 @@ def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
     return ops.cast(reduce("sum", ops.mul(x, y), axes), dtype)
 
 
+@lru_cache(maxsize=1024)
 def batch_of(a: Shape, b: Shape) -> Shape:
-    """The axes in front of two stacks of matrices, broadcast."""
+    """The shape that two shapes which fit broadcast to."""
     rank = max(len(a), len(b))
     pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
     return tuple([n if m == 1 else m for m, n in pairs])

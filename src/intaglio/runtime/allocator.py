@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections import deque
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import settings_now
 from intaglio.core.errors import DeviceError
@@ -14,6 +14,9 @@ from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.pages import anonymous, enlarge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
@@ -26,7 +29,10 @@ class Block(Buffer):
     __slots__ = ("_capacity", "_return")
 
     def __init__(self, allocator: Allocator, memory: object, address: int, capacity: int, nbytes: int) -> None:
-        super().__init__(address, nbytes, memory)
+        self.address = address  # as a buffer does, without its Python frame: a flush makes one for each of its results
+        self.nbytes = nbytes
+        self.owner = memory
+        self.read_only = False
         self._capacity = capacity
         self._return = allocator.returned.append
 
@@ -50,26 +56,38 @@ class Allocator:
 
         Raises: DeviceError if there are not so many, or the settings in force allow no more.
         """
+        return self.allocate_all((nbytes,))[0]
+
+    def allocate_all(self, sizes: Sequence[int]) -> list[Block]:
+        """As allocate, of several sizes at once.
+
+        Raises: DeviceError if there are not so many bytes, or the settings in force allow no more.
+        """
         with self._lock:
             if self.returned:
                 self._collect()
+            total = sum(sizes)
             limit = settings_now().memory_bytes
-            if limit and self.used + nbytes > limit:
+            if limit and self.used + total > limit:
                 raise DeviceError(
-                    f"allocate: {nbytes} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
+                    f"allocate: {total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
                 )
-            capacity = _size_class(nbytes)
-            free = self._free.get(capacity)
-            if free:
-                memory, address = free.pop()
-                self._keep(-capacity)
-            else:
-                memory, address = self._take(capacity)
-            self.used += nbytes
-            used = GlobalCounters.mem_used = GlobalCounters.mem_used + nbytes
-            if used > GlobalCounters.peak:
-                GlobalCounters.peak = used
-            return Block(self, memory, address, capacity, nbytes)
+            blocks: list[Block] = []
+            used, kept = self.used, self._kept
+            try:
+                for nbytes in sizes:
+                    capacity = _size_class(nbytes)
+                    free = self._free.get(capacity)
+                    if free:
+                        memory, address = free.pop()
+                        self._kept -= capacity
+                    else:
+                        memory, address = self._take(capacity)
+                    blocks.append(Block(self, memory, address, capacity, nbytes))
+                    self.used += nbytes
+            finally:
+                _count(self.used - used, self._kept - kept)
+            return blocks
 
     def collect(self) -> None:
         """Count what finalizers returned."""
@@ -80,29 +98,26 @@ class Allocator:
         """Give all that is kept for reuse back to the system; gives how many bytes those were."""
         with self._lock:
             self._collect()
-            return self._trim()
+            freed = self._trim()
+            _count(0, -freed)
+            return freed
 
     def _collect(self) -> None:
         """Move returned blocks to the free lists, or give them back where enough is kept."""
         most = settings_now().kept_bytes
+        used, kept = self.used, self._kept
         while self.returned:
             memory, address, capacity, nbytes = self.returned.popleft()
             self.used -= nbytes
-            GlobalCounters.mem_used -= nbytes
             if self._kept + capacity <= most:
                 self._free.setdefault(capacity, []).append((memory, address))
-                self._keep(capacity)
-
-    def _keep(self, nbytes: int) -> None:
-        """Count what is kept more, or less."""
-        self._kept += nbytes
-        GlobalCounters.mem_kept += nbytes
+                self._kept += capacity
+        _count(self.used - used, self._kept - kept)
 
     def _trim(self) -> int:
         """Let go of all free blocks."""
-        freed = self._kept
+        freed, self._kept = self._kept, 0
         self._free.clear()
-        self._keep(-freed)
         return freed
 
     def _take(self, capacity: int) -> tuple[object, int]:
@@ -113,6 +128,14 @@ class Allocator:
             if not self._trim():
                 raise
             return _take(capacity)
+
+
+def _count(used: int, kept: int) -> None:
+    """Count bytes that are in use, or kept, more than before."""
+    GlobalCounters.mem_kept += kept
+    used = GlobalCounters.mem_used = GlobalCounters.mem_used + used
+    if used > GlobalCounters.peak:
+        GlobalCounters.peak = used
 
 
 @lru_cache(maxsize=1024)

@@ -260,6 +260,9 @@ def computed(roots: Iterable[Node]) -> list[Node]:
 
 def is_constant(root: Node) -> bool:
     """Whether a value depends on no bytes: it is one node on all devices, and can always be computed again."""
+    for node in root.src:
+        if node.place is not None or isinstance(node.op, LEAVES):
+            return False  # mostly that is seen at once
     stack = [root]
     seen: set[Node] = set()
     while stack:

@@ -75,7 +75,8 @@ class Still:
         self.literals: Final[list[Const]] = []
         self.views: Final[dict[Node, Node]] = {}
         self._codes: Final[dict[Node, int]] = {}  # of those reads
-        self._reads: Final[list[tuple[Node, BufferRef, View, int]]] = []  # and where their codes stand in the key
+        self._reads: Final[list[tuple[Node, BufferRef, View]]] = []
+        self._places: Final[list[int]] = []  # where their codes stand in the key
         self._shared: Final[set[int]] = set()  # buffers that are seen through several views
         # For each value its code, then its inputs: numbers of values, or of a buffer, each as its complement, so that
         # none is taken for a code.
@@ -127,21 +128,21 @@ class Still:
 
     def _enter(self, node: Node, unwritten: Container[Storage]) -> bool:
         """Number a value without inputs, or note which it is a view of; False where something is pending."""
-        op = node.op
-        if node.place is not None:
-            self._read(node, *node.place)
+        op, place = node.op, node.place
+        if place is not None:
+            ref, view = place
         elif isinstance(op, Read):
-            storage = op.storage
+            storage, view = op.storage, op.view
             assert isinstance(storage, Storage)
+            ref = storage.ref
             if storage.log:
                 return False
-            if storage.ref is not None:
-                self._read(node, storage.ref, op.view)
-            elif storage.base is not None and storage not in unwritten:
+            if ref is None:
+                if storage.base is None or storage in unwritten:
+                    return False
                 self.views[node] = storage.base
-                self._codes[node] = codes.of((Read, op.view))
-            else:
-                return False
+                self._codes[node] = codes.of((Read, view))
+                return True
         elif isinstance(op, (Assign, Buffer)):
             return False
         else:
@@ -151,20 +152,21 @@ class Still:
             else:
                 self._key.append(codes.of(op))
             self.order[node] = len(self.order)
-        return True
-
-    def _read(self, node: Node, ref: BufferRef, view: View) -> None:
-        """Number a value in memory."""
+            return True
         start, code = codes.places.get(view) or codes.place(view)
-        number = self.refs.get(ref)
+        refs = self.refs
+        number = refs.get(ref)
         if number is None:
-            number = self.refs[ref] = len(self.refs)
+            number = refs[ref] = len(refs)
             self.starts.append(start)
         else:
             self._shared.add(number)
-        self._reads.append((node, ref, view, len(self._key)))
-        self._key.extend((code, ~number))
+        self._reads.append((node, ref, view))
+        key = self._key
+        self._places.append(len(key))
+        key += code, ~number
         self.order[node] = len(self.order)
+        return True
 
     def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
         """What programs of one structure have in common.
@@ -174,33 +176,41 @@ class Still:
             devices: Where buffers are.
         """
         key = self._key
-        buffers = [*self.refs]
-        for number in sorted(self._shared):
-            reads = [(view, place) for _, ref, view, place in self._reads if self.refs[ref] == number]
-            inner = part_of([view for view, _ in reads])
-            if inner is not None:
-                view, place = reads.pop(inner)
-                start, key[place] = codes.place(view)
-                key[place + 1] = ~len(self.starts)
-                self.starts.append(start)
-                self.parts.append(buffers[number])
-            start, _ = cut([view for view, _ in reads])
-            self.starts[number] = start
-            for view, place in reads:
-                key[place] = codes.of(view._replace(offset=view.offset - start))
+        if self._shared:
+            self._join()
         key.append(codes.of(devices))
         for node in outputs:
             key.append(~self.order[node])
         return array("q", key).tobytes()
 
+    def _join(self) -> None:
+        """Number the views of buffers that are seen through several: by where they lie to one another."""
+        buffers = [*self.refs]
+        joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
+        for (_, ref, view), place in zip(self._reads, self._places, strict=True):
+            if self.refs[ref] in joint:
+                joint[self.refs[ref]].append((view, place))
+        for number, reads in joint.items():
+            inner = part_of([view for view, _ in reads])
+            if inner is not None:
+                view, place = reads.pop(inner)
+                start, self._key[place] = codes.place(view)
+                self._key[place + 1] = ~len(self.starts)
+                self.starts.append(start)
+                self.parts.append(buffers[number])
+            start, _ = cut([view for view, _ in reads])
+            self.starts[number] = start
+            for view, place in reads:
+                self._key[place] = codes.of(view._replace(offset=view.offset - start))
+
     def program(self, outputs: list[Output]) -> Program:
         """The program that computes the values as they stand."""
-        reads = {node: ReadAt(ref, view, 0) for node, ref, view, _ in self._reads}
+        reads = {node: ReadAt(ref, view, 0) for node, ref, view in self._reads}
         return Program([], reads, self.views, outputs=outputs, order=[*self.order])
 
     def device_of(self, value: Node) -> str | None:
         """The device of the buffers that a value reads."""
-        refs = {node: ref for node, ref, _, _ in self._reads}
+        refs = {node: ref for node, ref, _ in self._reads}
         stack = [value]
         seen: set[Node] = set()
         while stack:

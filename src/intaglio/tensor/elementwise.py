@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ from intaglio.core.dtypes import DType, dtypes, promote, promote_scalar, promote
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
 from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
+from intaglio.ops.composite import broadcasting
 from intaglio.ops.memory import const
 from intaglio.ops.movement import broadcast, expand
 from intaglio.tensor.arguments import flag, integer, is_tensor, shown, word
@@ -48,6 +50,7 @@ UNFIT: Final[dict[str, tuple[type[Op], ...]]] = {
 HINTS: Final = {"float": "Cast or bitcast to an integer first?", "bool": "Use ^ or ~, or cast to an integer first?"}
 
 
+@lru_cache(maxsize=1024)
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that shapes broadcast to.
 
@@ -167,9 +170,9 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     a, b = join(name, left, right, floats=way.floats)
     if op.__class__ in UNFIT[a.dtype.kind]:
         raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
-    if a.shape != b.shape and b.shape:  # a scalar stays one
-        shape = broadcast_shapes(name, a.shape, b.shape)
-        a, b = broadcast(a, shape), broadcast(b, shape)
+    if a.shape != b.shape and a.shape and b.shape:  # a scalar stays one
+        broadcast_shapes(name, a.shape, b.shape)
+        op = broadcasting(op)
     return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -72,3 +73,24 @@ def realized(work: Work, inputs: list[tuple[Tensor, ...]]) -> list[Tensor]:
     results = [work.tensors(*own) for own in inputs]
     results[0].realize(*results[1:])
     return results
+
+
+def test_values_between_kernels_lie_where_dead_ones_lay() -> None:
+    widths = [*range(1000, 800, -20)]
+    rng = np.random.default_rng(0)
+    x = Tensor(rng.standard_normal((256, 1000), dtype=np.float32)).realize()
+    weights = [Tensor(rng.standard_normal(pair, dtype=np.float32)).realize() for pair in pairwise(widths)]
+
+    def chain() -> Tensor:
+        y = x
+        for w in weights:
+            y = y @ w
+        return y.realize()
+
+    chain()
+    device_of("CPU").allocator.collect()
+    GlobalCounters.reset()
+    before = GlobalCounters.mem_used
+    chain()
+    assert GlobalCounters.kernel_count == len(weights)
+    assert GlobalCounters.peak - before <= 4 * 256 * (980 + 960 + 820)

@@ -9,6 +9,7 @@ from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
+from intaglio.engine.arena import Life, arranged
 from intaglio.engine.devices import Launches, device_of, load, threads_now
 from intaglio.ops.memory import BufferRef
 from intaglio.schedule.kernels import Copy
@@ -32,7 +33,8 @@ class Template:
         kernels: Kernels and copies, in order.
         renamed: For the buffers that the program keeps, the buffers where their contents end up.
         fresh: The buffers that have no bytes yet.
-        lent: For fresh buffers that take the bytes of one that is dead by then, which one.
+        kept: The buffers whose bytes matter when all has run.
+        lives: The first and the last kernel that uses each fresh buffer, in order of the first.
         refs: The buffers of the structure.
         temporaries: Other fresh ones.
         loaded: The kernels compiled (None for copies), once they are.
@@ -41,7 +43,8 @@ class Template:
     kernels: list[PlannedKernel | Copy]
     renamed: dict[BufferRef, BufferRef]
     fresh: set[BufferRef]
-    lent: dict[BufferRef, BufferRef]
+    kept: set[BufferRef]
+    lives: dict[BufferRef, tuple[int, int]]
     refs: list[BufferRef]
     temporaries: list[BufferRef]
     loaded: list[Executable | None] = field(default_factory=list)
@@ -92,8 +95,10 @@ class Form:
         size: Of the programs, if the template is at the nominal size; else 0.
         used: The buffers that kernels use, in order of first use.
         there: Those of them whose bytes are there from before.
-        allocated: Those that are allocated, by device.
-        lent: Those that take the bytes of another, which is dead by then, and that other.
+        allocated: Those that have memory of their own, by device.
+        blocks: By device the bytes of a block for what is needed between kernels only.
+        placed: What is: (buffer, whose memory it lies in before that is used, where it starts); that of the block, if
+            it is no buffer's.
         fresh: Those that have no bytes yet.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
@@ -110,15 +115,30 @@ class Form:
         self.used: Final = [numbers[ref] for ref in used]
         self.there: Final = [numbers[ref] for ref in used if ref not in template.fresh]
         self.allocated: Final[dict[str, list[int]]] = {}
-        for ref in used:
-            if ref in template.fresh and ref not in template.lent:
-                self.allocated.setdefault(ref.device, []).append(numbers[ref])
-        self.lent: Final = [(numbers[ref], numbers[template.lent[ref]]) for ref in used if ref in template.lent]
+        self.blocks: Final[dict[str, int]] = {}
+        self.placed: Final[list[tuple[int, int | None, int]]] = []
+        for device in {ref.device for ref in template.lives}:
+            self._place(device)
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
+
+    def _place(self, device: str) -> None:
+        """Give the fresh buffers of a device their places."""
+        template = self.template
+        own = [ref for ref in template.lives if ref.device == device]
+        lives = {ref: Life(*template.lives[ref], at(ref.nbytes, self.size)) for ref in own}
+        results = [ref for ref in own if ref in template.kept]
+        others = [ref for ref in own if ref not in template.kept]
+        places, nbytes = arranged([lives[ref] for ref in others], [lives[ref] for ref in results])
+        numbers = self._numbers
+        self.allocated[device] = [numbers[ref] for ref in results]
+        if nbytes:
+            self.blocks[device] = nbytes
+        for ref, (result, start) in zip(others, places, strict=True):
+            self.placed.append((numbers[ref], None if result is None else numbers[results[result]], start))
 
     def steps(self, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
         """The kernels, compiled, and copies: what is done in order.

@@ -327,8 +327,8 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template
             kernels.append(copy)
         else:
             kernels.append(sized(build(group)) if nominal else build(group))
-    lent = _lent(kernels, ordered.fresh, kept)
-    return Template(kernels, renamed, ordered.fresh, lent, refs, list(ordered.fresh.difference(refs)))
+    lives = _lives(kernels, ordered.fresh)
+    return Template(kernels, renamed, ordered.fresh, kept, lives, refs, list(ordered.fresh.difference(refs)))
 
 
 def _no_products(statements: list[Statement]) -> None:
@@ -341,23 +341,13 @@ def _no_products(statements: list[Statement]) -> None:
             raise UnsizedError("a product of two matrices")
 
 
-def _lent(
-    kernels: list[PlannedKernel | Copy], fresh: set[BufferRef], kept: set[BufferRef]
-) -> dict[BufferRef, BufferRef]:
-    """Which buffers take the bytes of others of their size, that no kernel needs any more."""
-    last = {ref: number for number, kernel in enumerate(kernels) for ref in kernel.buffers}
-    idle: dict[tuple[str, int], list[BufferRef]] = {}
-    seen: set[BufferRef] = set()
-    found: dict[BufferRef, BufferRef] = {}
+def _lives(kernels: list[PlannedKernel | Copy], fresh: set[BufferRef]) -> dict[BufferRef, tuple[int, int]]:
+    """The first and the last kernel that uses each fresh buffer, by the first."""
+    found: dict[BufferRef, tuple[int, int]] = {}
     for number, kernel in enumerate(kernels):
         for ref in kernel.buffers:
-            spare = idle.get((ref.device, ref.nbytes))
-            if ref in fresh and ref not in seen and spare:
-                found[ref] = spare.pop()
-            seen.add(ref)
-        for ref in kernel.buffers:
-            if last[ref] == number and ref in fresh and ref not in kept:
-                idle.setdefault((ref.device, ref.nbytes), []).append(ref)
+            if ref in fresh:
+                found[ref] = found[ref][0] if ref in found else number, number
     return found
 
 

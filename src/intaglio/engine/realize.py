@@ -129,8 +129,12 @@ def _allocate(made: Plan) -> list[Buffer | None]:
         blocks = device_of(device).allocate_all([refs[number].nbytes for number in numbers])
         for number, block in zip(numbers, blocks, strict=True):
             memory[number] = block
-    for number, source in form.lent:
-        memory[number] = memory[source]
+    shared = {device: device_of(device).allocate(nbytes) for device, nbytes in form.blocks.items()}
+    for number, result, start in form.placed:
+        ref = refs[number]
+        block = shared[ref.device] if result is None else memory[result]
+        assert block is not None
+        memory[number] = Buffer(block.address + start, ref.nbytes, block)
     return memory
 
 

@@ -165,6 +165,7 @@ class _Materialize:
         self.out: Final = out
         self.followers: Final = followers
         self.packs: Final[dict[Node, _Pack]] = {}
+        self.seen_whole: set[Node] = set()
 
     def root(self, root: Node) -> Node:
         """A statement's value; a scatter that others use as well has a buffer of its own, which each copies."""
@@ -216,6 +217,7 @@ class _Materialize:
         """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
         chosen: set[Node] = set()
         self.packs.update(_packed(order))
+        self.seen_whole = _seen_whole(order)
         bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
@@ -292,9 +294,19 @@ class _Materialize:
             source = node.src[0]
             if not isinstance(source.op, Buffer):  # of a window that slides by one element, what it slides over
                 slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
-                chosen.add(source if slides else node)
+                chosen.add(source if slides or source in self.seen_whole else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _seen_whole(order: list[Node]) -> set[Node]:
+    """Products that windows see the whole of together: one product is better than one for each."""
+    seen: dict[Node, int] = {}
+    for node in order:
+        if isinstance(node.op, Window) and len(node.src) == 1 and not isinstance(node.src[0].op, Buffer):
+            source = node.src[0]
+            seen[source] = seen.get(source, 0) + node.size
+    return {n for n, size in seen.items() if size >= n.size and ends_product(n, is_dot)}
 
 
 def _apart(root: Node, depth: dict[Node, int], most: int) -> int:

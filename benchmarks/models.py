@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from benchmarks.works import Work, functions, gelu, layer_norm, softmax
+from benchmarks.works import Work, functions, gelu, layer_norm, normed_rows, softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     Weights = dict[str, Any]
 
@@ -48,8 +48,8 @@ class Transformer:
         return found
 
     def draw(self, tokens: tuple[int, ...], draw: np.random.Generator) -> tuple[np.ndarray, ...]:
-        """Random tokens and weights."""
-        return draw.integers(0, self.words, tokens), *(weight(name, shape, draw) for name, shape in self.shapes.items())
+        """Random tokens, and the weights, which are drawn once in a process."""
+        return draw.integers(0, self.words, tokens), *weights_of(self)
 
     def named(self, weights: Sequence[Any]) -> Weights:
         """Weights by name."""
@@ -73,6 +73,13 @@ def vectors(name: str, width: int) -> dict[str, tuple[int, ...]]:
 def linear_shapes(name: str, inner: int, outer: int) -> dict[str, tuple[int, ...]]:
     """The shapes of a linear map's weights."""
     return {f"{name}.weight": (inner, outer), f"{name}.bias": (outer,)}
+
+
+@functools.cache
+def weights_of(model: Transformer) -> tuple[np.ndarray, ...]:
+    """Random weights, in the order of their shapes."""
+    draw = np.random.default_rng()
+    return tuple(weight(name, shape, draw) for name, shape in model.shapes.items())
 
 
 def weight(name: str, shape: tuple[int, ...], draw: np.random.Generator) -> np.ndarray:
@@ -165,7 +172,7 @@ def steps_arrays(model: Transformer, np: Any, tokens: Any, *weights: Any) -> Any
     logits = None
     for place in range(STEPS):
         logits, keys, values = step(model, np, w, keys, values, tokens[place], place, place + 1)
-        int(logits.argmax())
+        logits.argmax().item()
     return logits
 
 
@@ -179,7 +186,7 @@ def steps_jax(model: Transformer, tokens: Any, *weights: Any) -> Any:
     logits = None
     for place in range(STEPS):
         logits, keys, values = jax_step(model)(w, keys, values, tokens[place], place)
-        int(logits.argmax())
+        logits.argmax().item()
     return logits
 
 
@@ -196,7 +203,7 @@ def jax_step(model: Transformer) -> Any:
 
 def tensor_norm(x: Any, w: Weights, name: str) -> Any:
     """A layer norm."""
-    return functions(x).layer_norm(x, (x.shape[-1],), w[f"{name}.scale"], w[f"{name}.bias"])
+    return normed_rows(x, w[f"{name}.scale"], w[f"{name}.bias"])
 
 
 def tensor_attend(x: Any, w: Weights, k: int, model: Transformer) -> Any:
@@ -227,7 +234,8 @@ def steps_tensors(model: Transformer, tokens: Any, *weights: Any) -> Any:
     """The logits after some tokens, one by one, with caches that are written in place."""
     w = model.named(weights)
     heads, width = model.heads, model.width
-    caches = [[weights[0].new_zeros((heads, LENGTH, width // heads)) for _ in range(model.layers)] for _ in range(2)]
+    zeros = getattr(weights[0], "new_zeros", None) or type(weights[0]).zeros
+    caches = [[zeros((heads, LENGTH, width // heads)) for _ in range(model.layers)] for _ in range(2)]
     logits = None
     for place, token in enumerate(tokens.tolist()):
         x = w["words"][token : token + 1] + w["places"][place : place + 1]
@@ -239,7 +247,7 @@ def steps_tensors(model: Transformer, tokens: Any, *weights: Any) -> Any:
             x = x + linear(mixed.reshape(x.shape), w, f"{k}.mix")
             x = x + tensor_feed_forward(tensor_norm(x, w, f"{k}.norm2"), w, k)
         logits = (tensor_norm(x, w, "norm") @ w["words"].T)[0]
-        int(logits.argmax())
+        logits.argmax().item()
     return logits
 
 
@@ -254,14 +262,22 @@ def encoder_tensors(model: Transformer, tokens: Any, *weights: Any) -> Any:
 
 
 def line(name: str, model: Transformer, tokens: tuple[int, ...], arrays: Any, tensors: Any, jax: Any = None) -> Work:
-    """A line of the table."""
+    """A line of the table; `jax` where tokens go through the model one by one."""
     multiplied = model.multiplied + (model.words * model.width if model.before else 0)
     seen = tokens[-1] // (2 if model.before else 1)
     flops = math.prod(tokens) * (2.0 * multiplied + 4 * model.layers * model.width * seen)
     passes = STEPS if jax is not None else 1
     of, step_by_step = functools.partial, None if jax is None else functools.partial(jax, model)
-    return Work(name, of(model.draw, tokens), of(arrays, model), of(tensors, model), jax=step_by_step, aim=1.2,
-                traffic=4.0 * multiplied * passes, flops=flops, tolerance=1e-3)  # fmt: skip
+    return Work(name, of(model.draw, tokens), of(arrays, model), of(tensors, model), jax=step_by_step,
+                graph=of(graph_of, model, jax is not None), aim=1.2, traffic=4.0 * multiplied * passes, flops=flops,
+                tolerance=1e-3)  # fmt: skip
+
+
+def graph_of(model: Transformer, by_steps: bool, tokens: np.ndarray, *_: np.ndarray) -> Callable[[], np.ndarray]:
+    """The model in ONNX Runtime, which the module it is in needs."""
+    from benchmarks import graphs
+
+    return (graphs.steps_graph if by_steps else graphs.forward_graph)(model, tokens)
 
 
 MODELS: Final = [

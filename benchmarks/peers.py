@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -26,13 +27,14 @@ class Peer:
     name: str
     package: str
     runner: Callable[[Work], Runner]  # of a work: from its inputs to a call that does it all, results ready
-    needs: str = ""  # a program that must be there as well
+    needs: str = ""  # a program, or another package, that must be there as well
 
     def missing(self) -> str:
         """Why it cannot run, or nothing."""
         if importlib.util.find_spec(self.package) is None:
             return "not installed"
-        return f"no {self.needs}" if self.needs and shutil.which(self.needs) is None else ""
+        there = not self.needs or shutil.which(self.needs) or importlib.util.find_spec(self.needs)
+        return "" if there else f"no {self.needs}"
 
     @property
     def version(self) -> str:
@@ -71,6 +73,8 @@ def _torch(work: Work, *, compiled: bool = False) -> Runner:
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     program = work.torch or work.tensors
+    if compiled and work.by_steps:
+        return lambda _: None
     if compiled:
         program = torch.compile(program)
 
@@ -102,6 +106,60 @@ def _jax(work: Work) -> Runner:
     return prepare
 
 
+def _mlx(work: Work) -> Runner:
+    """MLX on the processor, each program compiled once, but for what looks at results on its way."""
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+    if work.arrays is None:
+        return lambda _: None
+    program = functools.partial(work.arrays, mx)
+    if not work.by_steps:
+        program = mx.compile(program)
+
+    def prepare(inputs: Sequence[tuple[np.ndarray, ...]]) -> Callable[[], list[Any]]:
+        own = [tuple(mx.array(a) for a in given) for given in inputs]
+
+        def run() -> list[Any]:
+            results = [program(*given) for given in own]
+            mx.eval(results)
+            return results
+
+        return run
+
+    return prepare
+
+
+def _tinygrad(work: Work) -> Runner:
+    """tinygrad, all recorded once and replayed, but for what looks at results on its way."""
+    from tinygrad import Tensor, TinyJit
+
+    def prepare(inputs: Sequence[tuple[np.ndarray, ...]]) -> Callable[[], list[Any]]:
+        own = [tuple(Tensor(a).contiguous().realize() for a in given) for given in inputs]
+
+        def run() -> list[Any]:
+            results = [work.tensors(*tensors) for tensors in own]
+            results[0].realize(*results[1:])
+            return results
+
+        return run if work.by_steps else TinyJit(run)
+
+    return prepare
+
+
+def _onnxruntime(work: Work) -> Runner:
+    """ONNX Runtime, which is given whole graphs."""
+    graph = work.graph
+    if graph is None:
+        return lambda _: None
+
+    def prepare(inputs: Sequence[tuple[np.ndarray, ...]]) -> Callable[[], list[np.ndarray]]:
+        calls = [graph(*given) for given in inputs]
+        return lambda: [call() for call in calls]
+
+    return prepare
+
+
 OWN: Final = "intaglio"
 PEERS: Final = {
     peer.name: peer
@@ -111,5 +169,8 @@ PEERS: Final = {
         Peer("torch", "torch", _torch),
         Peer("torch.compile", "torch", lambda work: _torch(work, compiled=True), needs="c++"),
         Peer("jax", "jax", _jax),
+        Peer("mlx", "mlx", _mlx),
+        Peer("tinygrad", "tinygrad", _tinygrad, needs="clang"),
+        Peer("onnxruntime", "onnxruntime", _onnxruntime, needs="onnx"),
     )
 }

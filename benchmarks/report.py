@@ -58,6 +58,7 @@ class Results:
 def render(results: Results) -> str:
     """The page."""
     threads = list(results.limits)
+    peers = [p for p in results.peers if any(p in cell.seconds for row in results.rows for cell in row.cells.values())]
     versions = ", ".join(f"{PEERS[p].package} {PEERS[p].version}" for p in results.peers if "." not in p)
     lines = [
         "# Intaglio and its peers, side by side",
@@ -79,9 +80,9 @@ def render(results: Results) -> str:
             for n, limit in results.limits.items()
         ),
         "",
-        "| work | aim | " + " | ".join(results.peers) + " | limit | kernels | ratio | met |",
-        "| --- " * (6 + len(results.peers)) + "|",
-        *(line(row, results.peers) for row in results.rows),
+        "| work | aim | " + " | ".join(peers) + " | limit | kernels | ratio | met |",
+        "| --- " * (6 + len(peers)) + "|",
+        *(line(row, peers) for row in results.rows),
         "",
         *failures(results),
     ]

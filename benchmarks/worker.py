@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from benchmarks.works import Work
 
 Inputs = list[tuple[np.ndarray, ...]]
+WARM = 2  # calls that warm up: the second is the first that is compiled, for some
+SLOW = 3.0  # seconds of a call that is made once: in no further round
 BY_NAME = {work.name: work for work in LINES}
 
 
@@ -57,7 +59,8 @@ def timed(
     for number in range(rounds):
         inputs: Inputs = [work.draw(draw) for _ in range(work.count)]
         expected = exact(work, inputs) if not number else None
-        for name in [n for n in runners if n not in answer["failures"]]:
+        slow = {name for name, times in answer["seconds"].items() if times[0] > SLOW}
+        for name in [n for n in runners if n not in answer["failures"] and n not in slow]:
             say({"trying": name})
             try:
                 run = runners[name](inputs)
@@ -72,7 +75,6 @@ def timed(
                     check(work, results, expected)
                 del results
                 settle()
-                run()
                 answer["seconds"].setdefault(name, []).append(median_of_calls(run, seconds))
             except Exception as error:
                 answer["failures"][name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
@@ -98,12 +100,16 @@ def check(work: Work, results: Sequence[Any], expected: list[np.ndarray]) -> Non
 
 
 def median_of_calls(run: Callable[[], object], seconds: float) -> float:
-    """Seconds of a call: the median of those that fit in some time, three at least."""
+    """Seconds of a call, warmed up: the median of those that fit in some time, three at least; one that is slow."""
     times: list[float] = []
-    while len(times) < 3 or (sum(times) < seconds and len(times) < 1000):
+    for number in range(WARM + 1000):
         started = time.perf_counter()
         run()
-        times.append(time.perf_counter() - started)
+        took = time.perf_counter() - started
+        if number >= WARM or took > SLOW:
+            times.append(took)
+        if times and (took > SLOW or (len(times) >= 3 and sum(times) >= seconds)):
+            break
     return float(np.median(times))
 
 

@@ -32,12 +32,18 @@ class Work:
     tensors: Program
     torch: Program | None = None  # where its spelling is not that of `tensors`
     jax: Program | None = None  # where JAX compiles less than the whole of `arrays`
+    graph: Callable[..., Callable[[], np.ndarray]] | None = None  # of its inputs: the call of a graph that is ready
     aim: float = 1.0  # the best peer's time over ours, at least
     traffic: float = 0  # bytes that must be moved
     flops: float = 0
     tolerance: float = 1e-4  # of the largest value of the reference
     count: int = 1  # operations realized together, each on inputs of its own
     reference: Program | None = None  # where `arrays` is none
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether a program looks at results on its way, so that it cannot be compiled as a whole."""
+        return self.jax is not None
 
 
 def normal(*shapes: tuple[int, ...]) -> Draw:
@@ -132,6 +138,13 @@ def torch_int_product(x: Any, y: Any) -> Any:
 def functions(x: Any) -> Any:
     """The functions of a tensor's package, by PyTorch's names."""
     return torch_functional() if type(x).__module__ == "torch" else type(x)
+
+
+def normed_rows(x: Any, scale: Any, bias: Any) -> Any:
+    """A layer norm of the last axis; tinygrad's takes no weights."""
+    if hasattr(x, "layernorm"):
+        return x.layernorm() * scale + bias
+    return functions(x).layer_norm(x, (x.shape[-1],), scale, bias)
 
 
 def torch_functional() -> Any:

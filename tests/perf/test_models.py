@@ -1,26 +1,52 @@
-"""Exact counts of whole models of small width: kernels of a forward pass, of a step of decoding."""
+"""Exact counts of whole models of small width: kernels of a forward pass and of steps of decoding, what is compiled."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks.models import Transformer, decoder_tensors, encoder_tensors
+from benchmarks import models
+from benchmarks.models import Transformer, decoder_tensors, encoder_tensors, steps_tensors
 from intaglio import GlobalCounters, Tensor
 
-FIRST = {"before": 1, "after": 1}  # kernels beside those of layers: the norm that is first, or the words' logits
-LAYER = {"before": 13, "after": 11}
+LAYER = 7  # kernels: two norms, four products (with bias, GELU, residual), attention
 
 
-def kernels_of(model: Transformer, tokens: tuple[int, ...]) -> int:
-    """How many kernels a forward pass runs."""
-    drawn = [Tensor(a).realize() for a in model.draw(tokens, np.random.default_rng(0))]
+def drawn(model: Transformer, *tokens: int) -> list[Tensor]:
+    """Tokens and weights, in memory."""
+    return [Tensor(a).realize() for a in model.draw(tokens, np.random.default_rng(0))]
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+@pytest.mark.parametrize("before", [False, True])
+def test_each_layer_of_a_transformer_is_as_many_kernels(layers: int, before: bool) -> None:
+    model = Transformer(layers, 288, 4, 50, 64, before=before)  # wider than what runs by rows
+    inputs = drawn(model, 64) if before else drawn(model, 2, 64)
     GlobalCounters.reset()
-    (decoder_tensors if model.before else encoder_tensors)(model, *drawn).realize()
-    return GlobalCounters.kernel_count
+    out = (decoder_tensors if before else encoder_tensors)(model, *inputs).realize()
+    beside = 2 if before else 1  # the last norm and the words' logits, or the first norm
+    assert GlobalCounters.kernel_count == LAYER * layers + beside
+    arrays = [t.numpy() for t in inputs]
+    want = (models.decoder_arrays if before else models.encoder_arrays)(model, np, *arrays)
+    assert np.abs(out.numpy() - want).max() < 1e-4
 
 
-@pytest.mark.parametrize("layers", [1, 2, 5])
-def test_an_encoder_has_as_many_kernels_in_each_layer(layers: int) -> None:
-    model = Transformer(layers, 48, 4, 50, 64, before=False)
-    assert kernels_of(model, (1, 16)) == 1 + 11 * layers
+def test_decoding_compiles_nothing_after_the_first_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "STEPS", 24)
+    model = Transformer(2, 48, 4, 50, models.LENGTH, before=True)
+    tokens, *weights = drawn(model, 24)
+    compiled: list[int] = []
+
+    class Watched:
+        """Tokens; how much was compiled is noted before each."""
+
+        def tolist(self) -> list[int]:
+            for token in tokens.tolist():
+                compiled.append(GlobalCounters.compile_count)
+                yield token
+
+    GlobalCounters.reset()
+    out = steps_tensors(model, Watched(), *weights)
+    assert compiled[12:] == [GlobalCounters.compile_count] * 12
+    want = models.decoder_arrays(model, np, *[t.numpy() for t in (tokens, *weights)])[-1]
+    assert np.abs(out.numpy() - want).max() < 1e-4

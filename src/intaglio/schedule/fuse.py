@@ -170,6 +170,7 @@ class _Materialize:
         self.out: Final = out
         self.followers: Final = followers
         self.packs: Final[dict[Node, _Pack]] = {}
+        self.seen_whole: set[Node] = set()
 
     def root(self, root: Node) -> Node:
         """A statement's value; a scatter that others use as well has a buffer of its own, which each copies."""
@@ -223,6 +224,7 @@ class _Materialize:
         costs = Costs()
         moved = {s for n in order if not isinstance(n.op, Elementwise) for s in n.src}  # read at other positions
         self.packs.update(_packed(order))
+        self.seen_whole = _seen_whole(order)
         bodies = {n.src[0]: n for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
@@ -304,7 +306,7 @@ class _Materialize:
                 # Of a window that slides by one element, what it slides over.
                 slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
                 if not slides or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
-                    chosen.add(source if slides else node)
+                    chosen.add(source if slides or source in self.seen_whole else node)
         elif node.src and node not in self.done:
             chosen.add(node)
 
@@ -332,6 +334,16 @@ def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> b
     needed = max(rows, channels * (1 + min(across, default=0))) * line
     near = abs(_stride(image.src[0], image.rank - 1)) == 1
     return near and columns >= COLUMNS and len(across) in (1, 2) and needed <= LINES
+
+
+def _seen_whole(order: list[Node]) -> set[Node]:
+    """Products that windows see the whole of together: one product is better than one for each."""
+    seen: dict[Node, int] = {}
+    for node in order:
+        if isinstance(node.op, Window) and len(node.src) == 1 and not isinstance(node.src[0].op, Buffer):
+            source = node.src[0]
+            seen[source] = seen.get(source, 0) + node.size
+    return {n for n, size in seen.items() if size >= n.size and ends_product(n, is_dot)}
 
 
 def _feeds_many(node: Node, order: list[Node], chosen: set[Node]) -> bool:

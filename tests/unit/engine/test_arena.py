@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_values_that_live_at_once_share_no_byte(seed: int) -> None:
 def test_a_chain_takes_little_more_than_what_lives_at_once(sizes: range | list[int]) -> None:
     lives = [Life(k, k + 1, size * ALIGNMENT) for k, size in enumerate(sizes)]
     _, nbytes = arranged(lives, [])
-    assert nbytes <= 1.5 * max(a.nbytes + b.nbytes for a, b in zip(lives, lives[1:], strict=False))
+    assert nbytes <= 1.5 * max(a.nbytes + b.nbytes for a, b in pairwise(lives))
 
 
 def test_a_chain_alternates_with_its_result() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.ir.node import Node, make
 from intaglio.ops import elementwise as ops
-from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, Attention, LayerNorm
+from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, attention, layer_norm_of
 from intaglio.ops.memory import const
 from intaglio.tensor.arguments import flag, integer, integers, is_tensor, number, tensor, word
 from intaglio.tensor.elementwise import broadcast_shapes, check_computes, check_device, copied, tensor_of
@@ -128,7 +129,7 @@ def layer_norm(
         raise ShapeError(f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}.")
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
     numbers = (const(_sums_of(x.dtype), math.prod(extents)), const(x.dtype, number("layer_norm", "eps", eps)))
-    return _norm("layer_norm", LayerNorm(len(extents)), x, numbers, extents, (weight, bias))
+    return _norm("layer_norm", layer_norm_of(len(extents)), x, numbers, extents, (weight, bias))
 
 
 def _by_one_node(op: Composite, x: Tensor) -> Tensor:
@@ -413,10 +414,11 @@ def scaled_dot_product_attention(
     nodes = [each._value() for each in given]
     nodes = [node if node.dtype.is_bool and k == 3 else ops.cast(node, wide) for k, node in enumerate(nodes)]
     nodes.insert(3, const(wide, 1 / math.sqrt(query.shape[-1])))
-    out = make(Attention(flag(name, "is_causal", is_causal)), *nodes)
+    out = make(attention(flag(name, "is_causal", is_causal)), *nodes)
     return query._make(ops.cast(out, dtype) if dtype in HALF else out, *given)
 
 
+@lru_cache(maxsize=1024)
 def _check_attention(name: str, query: Shape, key: Shape, value: Shape, mask: Shape = ()) -> None:
     """Raise where the shapes of attention's operands do not fit."""
     if query[-1] != key[-1]:

@@ -130,7 +130,8 @@ def _basic(view: View, index: Any) -> View | None:
         if kind is slice:
             n, stride = shape[axis], strides[axis]
             if part.start is not None or part.stop is not None or part.step is not None:
-                if part.step == 0 or not PLAIN.issuperset((type(part.start), type(part.stop), type(part.step))):
+                kinds: tuple[type[object], ...] = (type(part.start), type(part.stop), type(part.step))
+                if part.step == 0 or not PLAIN.issuperset(kinds):
                     return None
                 start, stop, step = part.indices(n)
                 n = len(range(start, stop, step))

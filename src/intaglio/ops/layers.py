@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import dtypes
@@ -198,6 +199,8 @@ class Attention(Composite):
 
 SIGMOID, GELU, TANH_GELU = Sigmoid(), Gelu(), TanhGelu()
 RMS_NORM, BATCH_NORM = RmsNorm(), BatchNorm()
+layer_norm_of: Final = cache(LayerNorm)  # the one of so many axes
+attention: Final = cache(Attention)  # the one that is causal, or not
 
 
 def below_diagonal(shape: Shape, diagonal: int) -> Node:

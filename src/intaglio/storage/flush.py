@@ -105,7 +105,7 @@ def _as_they_stand(storages: Sequence[Storage], nodes: Sequence[Node]) -> _Stand
             return None
         if storage.ref is None and storage.base is not None:
             unwritten[storage] = storage.base
-    places = [whole_home(node) for node in nodes]
+    places = [None if node.place is None else whole_home(node) for node in nodes]
     roots = [*unwritten.values(), *[node for node, place in zip(nodes, places, strict=True) if place is None]]
     still = Still()
     if not still.follow(roots, unwritten):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.ir.node import Node, make
 from intaglio.ops import elementwise as ops
-from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, Attention, LayerNorm
+from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, attention, layer_norm_of
 from intaglio.ops.memory import const
-from intaglio.tensor.arguments import flag, integer, integers, is_tensor, number, tensor, word
+from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
 from intaglio.tensor.elementwise import broadcast_shapes, check_computes, check_device, copied, tensor_of
 from intaglio.tensor.movement import axis_of, expanded, ravel
 from intaglio.tensor.reduce import HALF, mean
@@ -128,7 +129,7 @@ def layer_norm(
         raise ShapeError(f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}.")
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
     numbers = (const(_sums_of(x.dtype), math.prod(extents)), const(x.dtype, number("layer_norm", "eps", eps)))
-    return _norm("layer_norm", LayerNorm(len(extents)), x, numbers, extents, (weight, bias))
+    return _norm("layer_norm", layer_norm_of(len(extents)), (x,), numbers, extents, (weight, bias))
 
 
 def _by_one_node(op: Composite, x: Tensor) -> Tensor:
@@ -146,8 +147,8 @@ def _sums_of(dtype: DType) -> DType:
 def _norm(
     name: str,
     op: Composite,
-    x: Tensor,
-    others: tuple[Node | Tensor, ...],
+    tensors: tuple[Tensor, ...],
+    numbers: tuple[Node, ...],
     extents: tuple[int, ...],
     affine: tuple[Tensor | None, Tensor | None],
     shape: tuple[int, ...] | None = None,
@@ -155,22 +156,29 @@ def _norm(
     """A norm of a named op, and what scales and shifts it: one node where that has the shape and dtype it should have.
 
     Args:
-        others: What the op takes after the tensor.
+        tensors: What the op takes first: the tensor itself is the first of them.
+        numbers: What it takes after that.
         extents: The shape of weight and bias.
         affine: The weight and the bias, if there are such.
         shape: What they are reshaped to else, if to anything.
     """
-    check_computes(name, x.dtype)
+    x = tensors[0]
+    dtype, device = x.dtype, x._device
+    check_computes(name, dtype)
     weight, bias = affine
-    given = [tensor(name, "the weight", weight)] if weight is not None else []
-    if given and bias is not None:
-        given.append(tensor(name, "the bias", bias))
-    if all(each.shape == extents and each.dtype is x.dtype and each._device == x._device for each in given):
-        others = (*others, *given)
-        weight, bias = None, None if given else bias
-    tensors = [x, *filter(is_tensor, others)]
-    node = make(op, x._value(), *[other if isinstance(other, Node) else other._value() for other in others])
-    return _scaled_and_shifted(name, x._make(node, *tensors), weight, bias, shape)
+    given: list[Tensor] = []
+    for what, each in (("the weight", weight), ("the bias", bias)):
+        if each is None:
+            break
+        each = tensor(name, what, each)
+        if each.shape != extents or each.dtype is not dtype or each._device != device:
+            given.clear()
+            break
+        given.append(each)
+    if given:
+        weight, bias = None, None if len(given) == 2 else bias
+    node = make(op, *[each._value() for each in tensors], *numbers, *[each._value() for each in given])
+    return _scaled_and_shifted(name, x._make(node, *tensors, *given), weight, bias, shape)
 
 
 def _scaled_and_shifted(
@@ -202,7 +210,7 @@ def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> T
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
     count = self.shape[-1]
     numbers = (const(_sums_of(x.dtype), count), const(x.dtype, number("rms_norm", "eps", eps)))
-    return _norm("rms_norm", RMS_NORM, x, numbers, (count,), (weight, None))
+    return _norm("rms_norm", RMS_NORM, (x,), numbers, (count,), (weight, None))
 
 
 def _reduction(name: str, losses: Tensor, reduction: str) -> Tensor:
@@ -413,10 +421,11 @@ def scaled_dot_product_attention(
     nodes = [each._value() for each in given]
     nodes = [node if node.dtype.is_bool and k == 3 else ops.cast(node, wide) for k, node in enumerate(nodes)]
     nodes.insert(3, const(wide, 1 / math.sqrt(query.shape[-1])))
-    out = make(Attention(flag(name, "is_causal", is_causal)), *nodes)
+    out = make(attention(flag(name, "is_causal", is_causal)), *nodes)
     return query._make(ops.cast(out, dtype) if dtype in HALF else out, *given)
 
 
+@lru_cache(maxsize=1024)
 def _check_attention(name: str, query: Shape, key: Shape, value: Shape, mask: Shape = ()) -> None:
     """Raise where the shapes of attention's operands do not fit."""
     if query[-1] != key[-1]:
@@ -591,8 +600,8 @@ def batch_norm(
         each = each if each.shape == channels else expanded("batch_norm", ravel(each), channels)
         statistics.append(each if each.dtype is dtype else each.cast(dtype))
     x = self if self.dtype is dtype else self.cast(dtype)
-    others = (*statistics, const(dtype, number("batch_norm", "eps", eps)))
-    return _norm("batch_norm", BATCH_NORM, x, others, channels, (weight, bias), shape)
+    numbers = (const(dtype, number("batch_norm", "eps", eps)),)
+    return _norm("batch_norm", BATCH_NORM, (x, *statistics), numbers, channels, (weight, bias), shape)
 
 
 def sparse_categorical_crossentropy(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SMALL_NODES: Final = 16  # of a value that is rather computed again than read back from where it was written
 PLAIN: Final = frozenset((int, type(None)))  # what a plain slice has
+WHOLE: Final = (None, None, None)  # what `:` has
 Part: TypeAlias = "int | slice[Any, Any, Any] | EllipsisType | Tensor | None"
 
 
@@ -129,8 +130,9 @@ def _basic(view: View, index: Any) -> View | None:
         kind = part.__class__
         if kind is slice:
             n, stride = shape[axis], strides[axis]
-            if part.start is not None or part.stop is not None or part.step is not None:
-                if part.step == 0 or not PLAIN.issuperset((type(part.start), type(part.stop), type(part.step))):
+            ends: tuple[Any, Any, Any] = (part.start, part.stop, part.step)
+            if ends != WHOLE:
+                if part.step == 0 or not PLAIN.issuperset(map(type, ends)):
                     return None
                 start, stop, step = part.indices(n)
                 n = len(range(start, stop, step))

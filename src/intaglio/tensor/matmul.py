@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from intaglio.core.dtypes import promote
+from intaglio.core.dtypes import dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.node import make
 from intaglio.ops import elementwise as ops
@@ -17,6 +17,9 @@ from intaglio.tensor.elementwise import STORED_ONLY, broadcast_shapes, check_dev
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.tensor.tensor import Tensor
+
+
+UNSUMMED: Final = frozenset((dtypes.bool, *STORED_ONLY))
 
 
 def matmul(self: Tensor, other: Any) -> Tensor:
@@ -40,17 +43,22 @@ def _product(name: str, self: Tensor, other: Any) -> Tensor:
     other = tensor_of(name, self, other)
     check_device(name, self, other)
     x, y = self._value(), other._value()
-    if not x.shape or not y.shape:
+    left, right = x.shape, y.shape
+    if not left or not right:
         raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
-    dtype = x.dtype if x.dtype is y.dtype else promote(x.dtype, y.dtype)
-    if dtype.is_bool or dtype in STORED_ONLY:
+    dtype = x.dtype
+    if dtype is not y.dtype:
+        dtype = promote(dtype, y.dtype)
+        x, y = ops.cast(x, dtype), ops.cast(y, dtype)
+    if dtype in UNSUMMED:
         raise DTypeError(f"{name}: {dtype.name} cannot be summed. Cast it first?")
-    x, y = ops.cast(x, dtype), ops.cast(y, dtype)
-    vector_x, vector_y = len(x.shape) == 1, len(y.shape) == 1
+    if len(left) == len(right) == 2 and left[1] == right[0]:
+        return self._make(make(MATMUL, x, y), self, other)
+    vector_x, vector_y = len(left) == 1, len(right) == 1
     if vector_x:
-        x = reshape(x, (1, *x.shape))
+        x = reshape(x, (1, *left))
     if vector_y:
-        y = reshape(y, (*y.shape, 1))
+        y = reshape(y, (*right, 1))
     if x.shape[-1] != y.shape[-2]:
         raise ShapeError(
             f"{name}: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, "

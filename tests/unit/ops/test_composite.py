@@ -12,9 +12,11 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import make, toposort
 from intaglio.ir.view import View
-from intaglio.ops.composite import MATMUL, Composite, write_out
-from intaglio.ops.elementwise import neg
-from intaglio.ops.memory import Param, window
+from intaglio.ops.bounds import bounds
+from intaglio.ops.composite import MATMUL, Composite, broadcasting, write_out
+from intaglio.ops.elementwise import ADD, LT, SUB, mul, neg
+from intaglio.ops.memory import Param, const, iota, window
+from intaglio.ops.movement import reshape
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -97,3 +99,20 @@ def test_products_of_rows_in_a_loop_are_one_kernel() -> None:
         out[k] = x[k] @ y[k]
     assert np.allclose(out.numpy(), a @ b, atol=1e-5)
     assert GlobalCounters.kernel_count == 1
+
+
+@pytest.mark.parametrize(("left", "right"), [((3,), (2, 3)), ((2, 1), (3,)), ((4, 1, 3), (2, 1)), ((0, 3), (1, 3))])
+def test_operands_of_two_shapes_make_one_node(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    x, y = leaf(0, left), leaf(1, right)
+    node = make(broadcasting(SUB), x, y)
+    assert (node.shape, node.dtype) == (np.broadcast_shapes(left, right), dtypes.float32)
+    assert make(broadcasting(LT), x, y).dtype is dtypes.bool
+    (value,) = write_out((node,))
+    assert (value.op, value.shape) == (SUB, node.shape)
+    with pytest.raises(InternalError, match="sub"):
+        make(broadcasting(SUB), x, leaf(2, right, dtypes.int32))
+
+
+def test_what_is_known_of_an_index_is_known_of_operands_of_two_shapes() -> None:
+    rows = mul(reshape(iota(3), (3, 1)), const(dtypes.int64, 4))
+    assert bounds(make(broadcasting(ADD), rows, iota(4))) == (0, 11)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
+
+import numpy as np
 import pytest
 
 from intaglio import Tensor
@@ -67,3 +71,30 @@ def test_broadcasting_of_shapes() -> None:
     assert broadcast_shapes("f", (0, 1), (1, 5)) == (0, 5)
     with pytest.raises(ShapeError, match="f: shapes must broadcast"):
         broadcast_shapes("f", (0,), (2,))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plain_indices_name_the_views_that_numpy_has(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(40):
+        shape = tuple(draw.choice((0, 1, 2, 3, 5)) for _ in range(draw.randint(0, 4)))
+        array = np.arange(math.prod(shape)).reshape(shape)
+        ends = (None, *range(-6, 7))
+        parts: list[object] = []
+        for n in shape[: draw.randint(0, len(shape))]:
+            part = slice(draw.choice(ends), draw.choice(ends), draw.choice((None, 1, 2, -1, -2)))
+            parts.append(draw.choice((part, part, slice(None), draw.randint(-n, n - 1) if n else part)))
+        if draw.random() < 0.4:
+            parts.insert(draw.randint(0, len(parts)), Ellipsis)
+        for _ in range(draw.randint(0, 2)):
+            parts.insert(draw.randint(0, len(parts)), None)
+        index = tuple(parts)
+        try:
+            expected = array[index]
+        except IndexError:
+            with pytest.raises(IndexError):
+                Tensor(array)[index]
+            continue
+        made = Tensor(array)[index]
+        assert made.shape == expected.shape, index
+        assert np.array_equal(made.numpy(), expected), index

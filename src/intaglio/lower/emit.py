@@ -205,6 +205,13 @@ class Emitter:
         """Store one instance of a value, masked by the loop's tail."""
         self.effect(self.storing(pointer, place, value, instance))
 
+    def store_all(self, pointer: Node, place: Node, value: Node, instances: list[Instance]) -> None:
+        """Store some instances of a value, the stores together: those that go past the caches branch once."""
+        values = self.emit_all(value, instances)
+        stores = [self.storing(pointer, place, v, instance) for v, instance in zip(values, instances, strict=True)]
+        for node in stores:
+            self.effect(node)
+
     def storing(self, pointer: Node, place: Node, value: Node, instance: Instance) -> Node:
         """The store of one instance of a value, all it needs being written."""
         index, along = self.address(place, instance)

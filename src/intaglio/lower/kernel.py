@@ -449,15 +449,8 @@ class _Kernel:
 
     def _finish(self, places: list[Place], instances: list[Instance], _: int) -> None:
         """The stores of some instances."""
-        emitter = self.emitter
         for place in places:
-            values = emitter.emit_all(place.value, instances)
-            stores = [
-                emitter.storing(place.pointer, place.index, value, instance)
-                for instance, value in zip(instances, values, strict=True)
-            ]
-            for node in stores:  # together: those that go past the caches branch once
-                emitter.effect(node)
+            self.emitter.store_all(place.pointer, place.index, place.value, instances)
 
     def _in_panels(
         self, group: list[Node], shape: tuple[int, ...], best: tuple[list[Place], list[Node]]
@@ -507,6 +500,8 @@ class _Kernel:
             v = turned_column(self.loops, places[0].value, places[0].index, ranges)
         if v is not None and alone:
             row = row_range(self.loops, places[0].value, ranges, v)
+        if row is not None:
+            self._pass_caches(places, math.prod(self.loops.extent(r) for r in ranges))
         slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
         if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):
             sheets = [r for r in ranges if r is not row and r is not v]

@@ -68,7 +68,9 @@ def turned_column(loops: Loops, value: Node, pointer_index: Node, ranges: list[N
 def tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
     """(rows, vectors) of a tile of a product of `height` rows and `width` vectors.
 
-    Sums for all of it, the vectors of one row and one number fit in the registers.
+    Sums for all of it, the vectors of one row and one number fit in the registers. Where the rows that leave none over
+    are few, there are more vectors, if those leave none over either: each multiply-add waits for the one before it into
+    the same sum, and each turn of the loop costs something besides.
     """
     registers = target.vector_registers
 
@@ -80,7 +82,9 @@ def tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
         vectors //= 2
     rows = min(height, most(vectors))
     even = [r for r in range(rows, rows // 2, -1) if height % r == 0]
-    return (even[0] if even else -(-height // -(-height // rows))), vectors
+    rows = even[0] if even else -(-height // -(-height // rows))
+    wide = max(vectors, min(WIDEST, (registers - 1) // (rows + 1)))
+    return rows, vectors if width % wide else wide
 
 
 def tile_shapes(height: int, width: int, target: Target) -> list[tuple[int, int]]:
@@ -311,7 +315,7 @@ class Product:
         columns = min(PACK, self.target.level2 // 4) // line // self.panel * self.panel
         share = (
             self.width
-            if self.target.threads == 1
+            if self.target.threads == 1 or self._is_tall()
             else max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))
         )  # for threads to share
         columns = max(self.panel, min(columns, -(-share // self.panel) * self.panel))
@@ -320,8 +324,8 @@ class Product:
             if columns * line > PACK:
                 return None
         else:
-            panels = columns // self.panel
             room = min(PACK // line, self.width) // self.panel
+            panels = -(-self.width // -(-self.width // columns) // self.panel)  # in blocks that are about equal
             columns = self.panel * self.loops.decide.of("panels", panels, about(panels, 1, room))
         scratch = make(Local(next(self.axes), factor.dtype, self.depth * columns))
         parts = [(self.column, 1), (self.corner, self.depth - 1), *([] if whole else [(self.block, -self.depth)])]
@@ -401,7 +405,10 @@ class Product:
         chunks = work // SHARED
         if sheets and self.loops.extent(sheets[0]) >= 8:
             return self.loops.chunk(self.loops.extent(sheets[0]), CHUNK * chunks, 1)
-        if self.pack is not None and self.width > 2 * self.pack.columns:
+        if self.pack is not None and self._is_tall():
+            rows = -(-self.whole_rows // (2 * self.target.threads) // self.tile_rows) * self.tile_rows
+            self.row_chunk = self.loops.chunk_of(self.whole_rows, rows)
+        elif self.pack is not None and self.width > 2 * self.pack.columns:
             blocks = -(-self.width // self.pack.columns)
             self.column_chunk = self.loops.chunk_of(self.width, -(-blocks // CHUNKS) * self.pack.columns)
         elif self.pack is None and not wide and self.width >= 4 * self.panel and self.height < self.width:
@@ -409,6 +416,10 @@ class Product:
         elif self.whole_rows >= 2 * self.tile_rows:
             self.row_chunk = self.loops.chunk(self.whole_rows, CHUNK * chunks, self.tile_rows)
         return None, None
+
+    def _is_tall(self) -> bool:
+        """Whether threads share rows though each then copies all columns: less than all rows, read by each thread."""
+        return self.height > 2 * self.width
 
     # -- loops
 
@@ -592,10 +603,13 @@ class Product:
     def _finish(self, count: int, instances: list[Instance]) -> None:
         """The values and stores of a tile."""
         emitter, place = self.emitter, self.place
+        stores: list[Node] = []
         for m in range(count):
-            for instance in instances:
-                both = {**instance, self.row: m}
-                emitter.store(place.pointer, place.index, emitter.emit(place.value, both), both)
+            both = [{**instance, self.row: m} for instance in instances]
+            values = emitter.emit_all(place.value, both)
+            stores += [emitter.storing(place.pointer, place.index, *pair) for pair in zip(values, both, strict=True)]
+        for node in stores:  # together: those that go past the caches branch once
+            emitter.effect(node)
 
     def _finish_apart(self, apart: _Epilogue, start: Node, count: int, instances: list[Instance]) -> None:
         """A tile's sums into scratch, then the values and stores of one row after the other."""
@@ -606,8 +620,7 @@ class Product:
                 emitter.effect(make(STORE, apart.scratch, number(m * self.panel + u * self.lanes), value))
 
         def row(_: Node, carried: list[Node]) -> list[Node]:
-            for instance in instances:
-                emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+            emitter.store_all(place.pointer, place.index, place.value, instances)
             return carried
 
         stop = emitter.put(len(emitter.frames) - 1, add(start, number(count)))

@@ -10,7 +10,7 @@ from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
-from intaglio.lower.product import PACK, WIDEST, tile_shape, tile_shapes
+from intaglio.lower.product import PACK, tile_shape, tile_shapes
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, const, load
@@ -19,7 +19,6 @@ from intaglio.ops.reduce import Fold
 if TYPE_CHECKING:
     import itertools
 
-    from intaglio.core.target import Target
     from intaglio.lower.loops import Body, Loops
 
 ROWS: Final = 192  # at most: of more rows, each makes the copy of columns as a whole cheaper
@@ -53,7 +52,7 @@ class Slabs:
         self.height: Final = loops.extent(row)
         self.width: Final = loops.extent(column)
         size = self.height, self.width // self.lanes, self.emitter.target
-        self.tile_rows, self.vectors = loops.decide.of("tile", _wide_tile(*size), tile_shapes(*size))
+        self.tile_rows, self.vectors = loops.decide.of("tile", tile_shape(*size), tile_shapes(*size))
         unit = self.lanes * self.vectors
         factor = _matrix(loops, fold, column)
         self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows
@@ -130,8 +129,7 @@ class Slabs:
                 emitter.store(self.sums, self.held, zero, instance)
 
         def finish(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+            emitter.store_all(place.pointer, place.index, place.value, instances)
 
         def copy(instances: list[Instance], _: int) -> None:
             for instance in instances:
@@ -201,16 +199,6 @@ def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:
     if isinstance(factor.op, Load):
         return loops.extent(row) <= ROWS and loops.extent(rows[-1]) > SHALLOW and size > level2 // 4
     return loops.extent(row) <= COPIED_ROWS and loops.extent(rows[-1]) > COPIED_SHALLOW and size > 2 * level2
-
-
-def _wide_tile(height: int, width: int, target: Target) -> tuple[int, int]:
-    """(rows, vectors) of a tile: of rows as in other products, but of vectors so many that they come from long pieces.
-
-    Three quarters of the registers hold sums. Fewer leave the multiply-adds waiting for one another and for the loop.
-    """
-    rows, vectors = tile_shape(height, width, target)
-    wide = min(WIDEST, target.vector_registers * 3 // 4 // rows)
-    return rows, max(vectors, wide) if width >= 4 * wide else vectors
 
 
 def _folds(value: Node) -> list[Node]:

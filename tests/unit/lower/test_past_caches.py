@@ -7,10 +7,11 @@ import pytest
 
 from intaglio.core.dtypes import dtypes
 from intaglio.lower.kernel import FAR, lower
-from intaglio.ops.elementwise import add, cast
+from intaglio.ops.elementwise import add, cast, maximum, mul
 from intaglio.ops.loop import Linear, sink, store
 from intaglio.ops.memory import const, take
-from intaglio.ops.movement import permute
+from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.reduce import reduce
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
 from tests.unit.lower.running import Operands, numbers, run
@@ -51,6 +52,25 @@ def test_rows_at_positions_and_turned_and_narrow_results(columns: int) -> None:
     np.testing.assert_array_equal(out, x[places])
     np.testing.assert_array_equal(turned, out.T)
     np.testing.assert_array_equal(narrow, many)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("shift", [0, 3])
+@pytest.mark.parametrize("shape", [(1024, 2, 2048), (1501, 3, 1500), (96, 600, 24000)])
+def test_a_large_product_lands_wherever_it_begins(shape: tuple[int, int, int], shift: int, *, heavy: bool) -> None:
+    m, depth, n = shape
+    x, y, out = numbers((m, depth)), numbers((depth, n), seed=1), large((m, n), shift)
+    k = Operands()
+    left = expand(reshape(k.read(x), (m, 1, depth)), (m, n, depth))
+    right = expand(reshape(permute(k.read(y), (1, 0)), (1, n, depth)), (m, n, depth))
+    value = reduce("sum", mul(left, right), (2,))
+    for _ in range(12 if heavy else 0):  # enough to be computed apart from the sums
+        value = maximum(add(value, ONE), ONE)
+    lowered = run(k, k.write(out, value), threads=2)
+    assert isinstance(lowered.linear.op, Linear)
+    assert lowered.linear.op.past == (2,)
+    wanted = x @ y
+    np.testing.assert_array_equal(out, np.maximum(wanted + 12, 12) if heavy else wanted)
 
 
 def test_only_what_is_large_and_not_read_goes_past_the_caches() -> None:

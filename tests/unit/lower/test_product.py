@@ -58,6 +58,30 @@ def test_tiles_leave_no_rows_over_where_that_is_cheap() -> None:
         assert rows >= 8
 
 
+def test_tiles_of_few_rows_are_wider_where_no_columns_are_left_over() -> None:
+    target = Target(vector_bytes=64)
+    assert [tile_shape(128, width, target) for width in (24, 48, 32, 49)] == [(8, 3), (8, 3), (8, 2), (8, 2)]
+    assert [tile_shape(height, 48, target) for height in (12, 9, 4)] == [(12, 2), (9, 3), (4, 6)]
+
+
+@pytest.mark.parametrize(("width", "columns"), [(384, 192), (480, 240), (96, 96)])
+def test_blocks_of_packed_columns_are_about_equal(width: int, columns: int) -> None:
+    k = Operands()
+    a, b = np.zeros((256, 400), np.float32), np.zeros((width, 400), np.float32)
+    target = Target(vector_bytes=64, level2=2 << 20)  # a quarter holds 288 columns
+    lowered = lower(product(k, a, b.T, np.zeros((256, width), np.float32)), target)
+    assert scratch(lowered) == 400 * 4 * columns
+
+
+@pytest.mark.parametrize(("height", "width", "chunks"), [(4096, 384, 4), (1000, 384, 4), (384, 1024, 8)])
+def test_threads_share_the_rows_of_tall_products(height: int, width: int, chunks: int) -> None:
+    k = Operands()
+    a, b = np.zeros((height, 384), np.float32), np.zeros((width, 384), np.float32)
+    target = Target(vector_bytes=64, level2=2 << 20, threads=2)
+    lowered = lower(product(k, a, b.T, np.zeros((height, width), np.float32)), target)
+    assert lowered.chunks == chunks
+
+
 @pytest.mark.parametrize(("m", "n", "depth"), [(100, 300, 70), (61, 1000, 150), (130, 97, 333), (19, 3000, 40)])
 def test_caches_and_threads_change_no_bit(m: int, n: int, depth: int) -> None:
     rng = np.random.default_rng(0)

@@ -27,8 +27,8 @@ from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
-from intaglio.lower.sliding import sliding
 from intaglio.lower.slabs import Slabs, is_slabbed
+from intaglio.lower.sliding import sliding
 from intaglio.lower.stream import Stream, streamed
 from intaglio.lower.words import in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl

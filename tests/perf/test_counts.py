@@ -599,6 +599,41 @@ def test_a_product_of_few_rows_reads_the_matrix_once(sizes: tuple[int, int, int]
     assert np.array_equal(got.numpy(), arrays[0] @ arrays[1] + arrays[2])
 
 
+@pytest.mark.parametrize("size", [7, 14, 20, 56])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_a_convolution_with_bias_and_activation_is_one_kernel_that_reads_the_image_once(
+    size: int, padding: int
+) -> None:
+    rng = np.random.default_rng(0)
+    shapes = (2, 5, size, size + 3), (17, 5, 3, 3), (17,)
+    arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in shapes]
+    x, w, b = (Tensor(array).realize() for array in arrays)
+    got, kernels, _ = counted(lambda: x.conv2d(w, b, padding=padding).relu().realize())
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 4 * (sum(a.size for a in arrays) + got.numel())
+
+
+def test_the_cotangents_of_a_convolution_are_products_over_copies_of_its_operands() -> None:
+    x, w = Tensor.rand(2, 8, 20, 24).realize(), Tensor.rand(16, 8, 3, 3).realize()
+    ct = Tensor.rand(2, 16, 20, 24).realize()
+    x.requires_grad = w.requires_grad = True
+
+    def slopes() -> None:
+        x.conv2d(w, padding=1).backward(ct)
+        assert x.grad is not None
+        assert w.grad is not None
+        Tensor.realize(x.grad, w.grad)
+
+    assert counted(slopes)[1] == 4  # the kernels turned round, the image channels last; the two products
+
+
+def test_pools_are_one_kernel_each() -> None:
+    x = Tensor.rand(2, 3, 12, 40).realize()
+    assert counted(lambda: x.max_pool2d(2).realize())[1] == 1
+    assert counted(lambda: x.avg_pool2d(2).realize())[1] == 1
+    assert counted(lambda: x.max_pool2d(3, 2, padding=1).realize())[1] == 1
+
+
 def test_a_layer_norm_with_weights_is_one_kernel() -> None:
     x, array = numbers()
     w, b = Tensor(array[:20]), Tensor(array[20:40])

@@ -1,8 +1,9 @@
-"""Products by a window that slides over rows: some rows as one run of columns, and what lies between left out.
+"""Products by a window that slides over an image: blocks of its lines, each as one run of columns.
 
-In a convolution the columns of one output row are seldom a whole number of vectors. A step to the next row moves the
-window as a step of `pitch` columns would. So rows are computed as one run, with the `pitch - width` columns that lie
-between them, which are read inside the image and mean nothing; the run is kept in scratch, and only rows are stored.
+In a convolution the columns of one line of results are seldom a whole number of vectors. A step to the next line moves
+the window as a step of `pitch` columns would. So some lines are computed as one run, with the `pitch - width` columns
+between them, which are read inside the image and mean nothing. The sums are kept in scratch, and only lines are stored.
+Where the image is padded, the lines that a block needs are first copied to scratch, with the zeros around them.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ def _even(height: int, most: int) -> int:
 def tile_shape_across(height: int, width: int, target: Target) -> tuple[int, int]:
     """(rows, vectors) of a tile of `height` rows and `width` vectors, most of which lie across two lines of memory.
 
-    That with the fewest lines and numbers read for all tiles.
+    That with the fewest reads of lines and numbers for all tiles.
     """
     best: tuple[int, int, int] | None = None
     for vectors in (1, 2, 3, 4, 6, WIDEST):
@@ -257,9 +258,10 @@ def _pitch(loops: Loops, fold: Node, line: Node, column: Node) -> int:
             return 0
         if not isinstance(n.op, Load) or not emitter.mask(n) & both:
             continue
-        if len(n.src) > 2 or n.op.epoch or emitter.stride(n.src[1], column) != 1:
+        _, place, *gate = n.src
+        if gate or n.op.epoch or emitter.stride(place, column) != 1:
             return 0
-        found.add(emitter.stride(n.src[1], line))
+        found.add(emitter.stride(place, line))
     return found.pop() if len(found) == 1 else 0
 
 
@@ -273,44 +275,38 @@ def _image(loops: Loops, axes: itertools.count[int], fold: Node, row: Node, line
     if len(own) != 1 or isinstance(own[0].op, (Load, Cast)) or emitter.mask(own[0]) & emitter.bit(row):
         return None
     (factor,) = own
-    if factor.dtype is dtypes.int64:
+    nodes = toposort((factor,), enter=lambda n: n.dtype is not dtypes.int64)
+    if factor.dtype is dtypes.int64 or any(isinstance(n.op, Load) and n.op.epoch for n in nodes):
         return None
-    forms: list[Terms] = []
-    for n in toposort((factor,), enter=lambda n: n.dtype is not dtypes.int64):
-        if isinstance(n.op, Load) and n.op.epoch:
-            return None
-        if n.dtype is dtypes.int64 and not isinstance(n.op, Load):
-            forms.append(index.affine(n)[1])
-    moved: dict[Node, Node] = {}
-    made: list[Node] = []
-    parts: list[tuple[Node, int]] = []
-    reaches: list[int] = []
-    windows: list[Node] = []
-    for axis in (line, column):
-        inner = [(d, r) for r in fold.src[1:] if r not in windows and (d := _dilation(forms, axis, r))]
-        step, within = min(inner, key=lambda pair: pair[0], default=(0, None))
-        reach = 0
-        if within is not None and step * (loops.extent(within) - 1) <= FARTHEST:
-            reach = step * (loops.extent(within) - 1)
-            moved[within] = number(0)
-            windows.append(within)
-            parts.append((within, step))
-        else:
-            parts.append((number(0), 0))
-        made.append(make(Range(next(axes)), number(loops.extent(axis) + reach)))
-        moved[axis] = made[-1]
-        reaches.append(reach)
-    mine = emitter.bit(line) | emitter.bit(column)
+    forms = [index.affine(n)[1] for n in nodes if n.dtype is dtypes.int64 and not isinstance(n.op, Load)]
+    down = _inner(loops, forms, line, list(fold.src[1:]))
+    across = _inner(loops, forms, column, [r for r in fold.src[1:] if down is None or r is not down[0]])
+    pairs = [(axis, found) for axis, found in ((line, down), (column, across)) if found is not None]
+    windows = [r for _, (r, _) in pairs]
+    moved = emitter.bit(line) | emitter.bit(column)
     for r in windows:
-        mine |= emitter.bit(r)
-    if any(emitter.mask(t) & mine for form in forms for t in form if t not in moved):
+        moved |= emitter.bit(r)
+    if any(emitter.mask(t) & moved for form in forms for t in form if t not in (line, column, *windows)):
         return None
-    (value,) = substitute((factor,), moved)
+    reach = {axis: step * (loops.extent(r) - 1) for axis, (r, step) in pairs}
+    height, width = (loops.extent(axis) + reach.get(axis, 0) for axis in (line, column))
+    high, low = (make(Range(next(axes)), number(n)) for n in (height, width))
+    (value,) = substitute((factor,), {line: high, column: low, **{r: number(0) for r in windows}})
     around = [r for r in fold.src[1:] if r not in windows and emitter.mask(factor) & emitter.bit(r)]
-    pitch = loops.extent(made[1])
-    (high, k), (low, j) = parts
-    place = index.sum([(line, pitch), (high, k * pitch), (column, 1), (low, j)])
-    return Image(factor, value, made[0], made[1], around, reaches[0], place)
+    scale = {line: width, column: 1}
+    inside = [(r, step * scale[axis]) for axis, (r, step) in pairs]
+    place = index.sum([(line, width), (column, 1), *inside])
+    return Image(factor, value, high, low, around, reach.get(line, 0), place)
+
+
+def _inner(loops: Loops, forms: list[Terms], axis: Node, ranges: list[Node]) -> tuple[Node, int] | None:
+    """The range within a window that adds to an axis, and how many steps of that a step of it is: the fewest."""
+    steps = [(_dilation(forms, axis, r), k) for k, r in enumerate(ranges)]
+    near = [(d, k) for d, k in steps if d and d * (loops.extent(ranges[k]) - 1) <= FARTHEST]
+    if not near:
+        return None
+    step, k = min(near)
+    return ranges[k], step
 
 
 def _dilation(forms: list[Terms], axis: Node, r: Node) -> int:

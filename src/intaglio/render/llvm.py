@@ -256,7 +256,8 @@ class _Writer:
             case Interleave(second=second):
                 self.define(node, self.interleave(node, second=second))
             case Shuffle(places=places):
-                self.define(node, self.shuffle(*node.src, _places(places)))
+                x, y = node.src
+                self.define(node, self.shuffle(x, y, _places(places)))
             case Expand(to=to):
                 self.define(node, self.value(node.src[0], to))
             case Elementwise():

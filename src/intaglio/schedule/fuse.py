@@ -33,6 +33,8 @@ PACKED: Final = 16  # rows of a product from which a factor whose columns lie ap
 COLUMNS: Final = 8  # of windows over an image from which a product copies its lines by itself
 LINES: Final = 1 << 19  # bytes of scratch that one line of such a product may need
 
+NEAR: Final = 4  # steps of windows along memory up to which they are read in place
+
 PANEL: Final = 32  # columns of a packed factor that lie together
 DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
 
@@ -302,11 +304,13 @@ class _Materialize:
             node = node.src[0]
         if isinstance(node.op, Window):
             source = node.src[0]
-            if not isinstance(source.op, Buffer) and not _is_whole(source):
-                # Of a window that slides by one element, what it slides over.
-                slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
-                if not slides or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
-                    chosen.add(source if slides or source in self.seen_whole else node)
+            if isinstance(source.op, Buffer) or _is_whole(source):
+                return
+            step = abs(_stride(factor, column))
+            if source.size >= node.size or len(node.src) > 1 or step > NEAR:
+                chosen.add(source if source in self.seen_whole else node)
+            elif step != 1 or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
+                chosen.add(source)  # what windows slide over, and not what they see
         elif node.src and node not in self.done:
             chosen.add(node)
 
@@ -367,10 +371,9 @@ def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
 
 def _is_whole(node: Node) -> bool:
     """Whether a value is a whole buffer, as it lies: then a view of it is one of the buffer."""
-    op = node.op
-    if not isinstance(op, Window) or len(node.src) > 1 or not isinstance(node.src[0].op, Buffer):
+    if not isinstance(node.op, Window) or not isinstance(node.src[0].op, Buffer) or len(node.src) > 1:
         return False
-    return op.view.is_contiguous and op.view.offset == 0
+    return node.op.view.is_contiguous and node.op.view.offset == 0
 
 
 def split_root(statement: Write) -> list[Statement]:
@@ -428,9 +431,18 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             deep = panels and body.shape[node.op.axes[0]] > DEEP and body.shape[kept[-2]] >= 4 * PACKED
             deep = deep and not any(is_product(n) for s in body.src if s is not factor for n in toposort((s,)))
             far = _far(core, column) and not _turned(core, node.op.axes)
+            far = far and not (_overlaps(core) and abs(_stride(core, column)) <= NEAR)
             if isinstance(core.op, (Reshape, Permute, Window)) and (deep or far):
                 found[core] = _Pack(node.op.axes, column)
     return found
+
+
+def _overlaps(core: Node) -> bool:
+    """Whether a factor is windows that share elements: a copy of them would be larger than what they slide over."""
+    if not isinstance(core.op, Window):
+        return False
+    low, high = core.op.view.byte_bounds()
+    return core.op.view.nbytes > high - low
 
 
 def _in_order(core: Node, pack: _Pack) -> tuple[Node, Callable[[Node], Node]]:

@@ -15,7 +15,7 @@ from intaglio.ir.verify import verify
 from intaglio.ir.view import View
 from intaglio.lower.kernel import lower
 from intaglio.ops.elementwise import add, exp, lt, mul
-from intaglio.ops.loop import END_IF, END_LOOP, Carried, Final, If, Interleave, Linear, Loop, sink, store
+from intaglio.ops.loop import END_IF, END_LOOP, Carried, Final, If, Interleave, Linear, Loop, Shuffle, sink, store
 from intaglio.ops.memory import Arg, BufferRef, Param, buffer, const, iota, load, window
 from intaglio.ops.movement import expand, pad, reshape
 from intaglio.ops.reduce import Across, reduce
@@ -124,6 +124,7 @@ def damaged() -> dict[str, tuple[Callable[[], Node], str]]:
         "store through a value": (lambda: linear(store(ZERO, whole(0), ZERO)), "must go through a param or local"),
         "lanes": (lambda: linear(three, make(Across("sum"), three)), r"across takes a vector of 2 \*\* k lanes"),
         "lanes in turn": (lambda: linear(three, make(Interleave(True), three, three)), r"two vectors of 2 \* k lanes"),
+        "lanes by number": (lambda: linear(three, make(Shuffle((0, 6)), three, three)), "lanes of two alike vectors"),
         "not decomposed": (lambda: linear(load(P, whole(0)), exp(load(P, whole(0)))), "exp of float32 must have been"),
         "other level": (lambda: linear(X), "window may not stand here"),
         "matrix": (lambda: linear(expand(ZERO, (2, 2))), "must be a scalar or a vector"),

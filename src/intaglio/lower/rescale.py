@@ -3,7 +3,8 @@
 Rows that are too long for a cache are never there as a whole. A sum of exponentials below the largest number so far is
 multiplied by exp(old - new) when a larger one comes. While nothing but -inf has come, 0 stands for it: exp(-inf) is 0
 then. What is not finite goes where the formula over whole rows sends it. Columns that a mask sets to -inf, for all rows
-of a block, are left out if what they are multiplied with is finite: they would add 0.
+of a block, are left out if what they are multiplied with is finite: they would add 0. Sums are divided in the end; till
+then they are as large as the values times their number, at most.
 
 Source: Milakov & Gimelshein, Online normalizer calculation for softmax, arXiv 1805.02867.
 """
@@ -186,7 +187,7 @@ class Rescaled(RowBlocks):
         scalar, own = self.made.scalar, self.sheets.own
         whole = {s.node: make(Local(next(self.axes), s.node.dtype, s.node.size)) for s in self.sums}
         windows = {n: window(View.contiguous(n.dtype, n.shape), pointer) for n, pointer in whole.items()}
-        (value,) = substitute((store.src[1],), windows)
+        (value,) = substitute((self.made.found.last,), windows)
         rest = tuple(scalar.range(n) if n != 1 else number(0) for n in store.src[0].shape[len(own) :])
         pointer, index = self.made.target(store.src[0], (*own, *rest), scalar)
         value = self.made.decomposed(scalar.at(value, (*own, *rest)))

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
-from intaglio.ir.node import Node, toposort
-from intaglio.ops.elementwise import Detach, Elementwise, Exp, Mul, Sub
+from intaglio.ir.node import Node, substitute, toposort
+from intaglio.ops.elementwise import Detach, Div, Elementwise, Exp, Mul, Sub, div
 from intaglio.ops.memory import Window
-from intaglio.ops.movement import Expand, Reshape
-from intaglio.ops.reduce import Reduce
+from intaglio.ops.movement import Expand, Reshape, expand, reshape
+from intaglio.ops.reduce import Reduce, reduce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +25,14 @@ WIDE: Final = (dtypes.float32, dtypes.float64)  # precise enough for sums that a
 
 @dataclass(frozen=True, slots=True)
 class Exponentials:
-    """What the last but one of some stores is the exponential of, and the sums that the last one takes of it."""
+    """What the last but one of some stores is the exponential of, and the sums that the last one takes of it.
+
+    Where they are exponentials divided by their sum, the sums are of those that are not, and divided in the end.
+    """
 
     exponent: Node  # without what is subtracted: the largest of its row
     sums: tuple[Node, ...]
+    last: Node  # what is stored in the end
 
 
 def exponentials(targets: Sequence[Node], values: Sequence[Node], lead: int) -> Exponentials | None:
@@ -43,14 +47,30 @@ def exponentials(targets: Sequence[Node], values: Sequence[Node], lead: int) -> 
     if len(made) < 2 or any(v.rank != lead + 1 or v.shape != made[0].shape or v.dtype not in WIDE for v in made):
         return None
     *others, weights = made
+    divided = isinstance(weights.op, Div) and _is_of_row("sum", weights.src[1], weights.src[0], lead)
+    if divided:
+        weights = weights.src[0]
     if not isinstance(weights.op, Exp) or not isinstance(weights.src[0].op, Sub):
         return None
     exponent, top = weights.src[0].src
-    if not _is_top(top, exponent, lead) or not all(_reads_own_places(v, targets) for v in (*others, exponent)):
+    if not _is_of_row("max", top, exponent, lead) or not all(
+        _reads_own_places(v, targets) for v in (*others, exponent)
+    ):
         return None
     sums = _sums(last, targets, lead)
     apart = toposort((last,), enter=lambda n: n not in sums)
-    return Exponentials(exponent, sums) if sums and not _reads(apart, targets) else None
+    if not sums or _reads(apart, targets):
+        return None
+    if divided:
+        total = reduce("sum", targets[-1], (lead,))
+        (last,) = substitute((last,), {n: div(n, _spread(total, n.shape)) for n in sums})
+        sums = *(n for n in sums if n is not total), total
+    return Exponentials(exponent, sums, last)
+
+
+def _spread(row: Node, shape: tuple[int, ...]) -> Node:
+    """A number of each row, along the axes after the rows'."""
+    return expand(reshape(row, (*row.shape, *((1,) * (len(shape) - row.rank)))), shape)
 
 
 def _reads(nodes: Sequence[Node], targets: Sequence[Node]) -> bool:
@@ -59,14 +79,14 @@ def _reads(nodes: Sequence[Node], targets: Sequence[Node]) -> bool:
     return any(isinstance(n.op, Window) and n.src[0] in pointers for n in nodes)
 
 
-def _is_top(value: Node, x: Node, lead: int) -> bool:
-    """Whether a value is the largest number of each row of x, for all of its columns."""
+def _is_of_row(kind: str, value: Node, x: Node, lead: int) -> bool:
+    """Whether a value is the sum or the largest number of each row of x, for all of its columns."""
     while isinstance(value.op, (Detach, Expand, Reshape)):
         (source,) = value.src
         if isinstance(value.op, Reshape) and value.shape != (*source.shape, 1):
             return False
         value = source
-    return isinstance(value.op, Reduce) and value.op == Reduce("max", (lead,)) and value.src[0] is x
+    return isinstance(value.op, Reduce) and value.op == Reduce(kind, (lead,)) and value.src[0] is x
 
 
 def _reads_own_places(value: Node, targets: Sequence[Node]) -> bool:

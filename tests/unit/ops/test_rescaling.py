@@ -60,6 +60,16 @@ def test_softmax_by_values_is_found(exponent: Node) -> None:
     assert {n.shape for n in found.sums} == {(ROWS, WIDTH), (ROWS,)}
 
 
+def test_exponentials_divided_by_their_sum_are_divided_in_the_end() -> None:
+    powers = below(SCALED, SCALED)
+    weights = div(powers, spread(reduce("sum", powers, (1,))))
+    found = exponentials([SCORES, WEIGHTS], [OTHER, weights, averaged(WEIGHTS)], 1)
+    assert found is not None
+    total = reduce("sum", WEIGHTS, (1,))
+    assert found.sums == (averaged(WEIGHTS), total)
+    assert found.last is div(averaged(WEIGHTS), spread(total, WIDTH))
+
+
 LAST = div(averaged(WEIGHTS), total(WEIGHTS))
 REFUSED = {
     "another row's top": (below(SCALED, SCORES), LAST),
@@ -71,6 +81,7 @@ REFUSED = {
     "weights themselves": (below(SCORES, SCORES), mul(LAST, shrink(WEIGHTS, ((0, ROWS), (0, WIDTH))))),
     "weights squared": (below(SCORES, SCORES), spread(reduce("sum", mul(WEIGHTS, WEIGHTS), (1,)), WIDTH)),
     "scores again": (below(SCORES, SCORES), spread(reduce("sum", mul(WEIGHTS, SCORES), (1,)), WIDTH)),
+    "divided by another sum": (div(below(SCORES, SCORES), spread(reduce("sum", SCORES, (1,)))), averaged(WEIGHTS)),
     "the largest weight": (below(SCORES, SCORES), spread(reduce("max", WEIGHTS, (1,)), WIDTH)),
 }
 

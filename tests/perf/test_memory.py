@@ -94,3 +94,21 @@ def test_values_between_kernels_lie_where_dead_ones_lay() -> None:
     chain()
     assert GlobalCounters.kernel_count == len(weights)
     assert GlobalCounters.peak - before <= 4 * 256 * (980 + 960 + 820)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_of_many_keys_are_never_all_there(causal: bool) -> None:
+    draw = np.random.default_rng(0)
+    query, key, value = (
+        Tensor(draw.standard_normal((n, 8), dtype=np.float32)).realize() for n in (32, 100_000, 100_000)
+    )
+    device = device_of("CPU")
+    device._kernels.clear()
+    device.allocator.collect()
+    GlobalCounters.reset()
+    before = GlobalCounters.mem_used
+    out = query.scaled_dot_product_attention(key, value, is_causal=causal).realize()
+    assert (GlobalCounters.kernel_count, GlobalCounters.peak - before) == (1, out.numel() * 4)
+    for kernel in device._kernels.values():
+        scratch = [n.op for n in walk((kernel.lowered.linear,)) if isinstance(n.op, Local)]
+        assert sum(each.size * each.of.itemsize for each in scratch) <= STACK

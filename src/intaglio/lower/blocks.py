@@ -92,64 +92,71 @@ def _loads(value: Node, pointer: Node) -> list[Node]:
     return [n for n in walk((value,)) if isinstance(n.op, Load) and n.src[0] is pointer]
 
 
-class Blocks:
-    """The stores of one kernel being lowered, for blocks of rows."""
+@dataclass(frozen=True, slots=True)
+class Sheets:
+    """Where blocks of rows are: the ranges of sheets, of the first rows of blocks and of the rows of a block."""
+
+    sheet: Node
+    first: Node
+    row: Node
+    rows: int  # of a sheet
+    own: tuple[Node, ...]  # the indices of a row, along the sheets' axes and the rows'
+    starts: tuple[Node, ...]  # those of the first row of a block
+
+
+class RowBlocks:
+    """The loops over sheets and over blocks of their rows, and what runs in them."""
 
     def __init__(
         self,
         loops: Loops,
         axes: itertools.count[int],
-        members: list[Member],
+        sheets: Sheets,
         *,
-        sheet: Node,
-        first: Node,
-        row: Node,
-        rows: int,
         nest: Callable[[list[Place], list[Node]], None],
         column: Callable[[list[Place], list[Node]], Node | None],
     ) -> None:
         """Of stores whose places follow from a sheet, the first row of a block and a row of it.
 
         Args:
-            rows: How many rows a sheet has.
             nest: Writes the loops of stores over ranges.
             column: The range among some that becomes a vector.
         """
         self.loops: Final = loops
         self.emitter: Final = loops.emitter
         self.axes: Final = axes
-        self.members: list[Member] = members
-        self.sheet: Final = sheet
-        self.first: Final = first
-        self.row: Final = row
-        self.rows: Final = rows
-        self.height: Final = loops.extent(row)
+        self.sheet: Final = sheets.sheet
+        self.first: Final = sheets.first
+        self.row: Final = sheets.row
+        self.rows: Final = sheets.rows
+        self.height: Final = loops.extent(sheets.row)
         self.nest: Final = nest
         self.column: Final = column
-        self.masked: _Masked | None = None
-        self.copied: set[int] = set()  # the products, by identity, whose columns are copied for all blocks of a sheet
+        for r in (sheets.sheet, sheets.first):
+            self.emitter.pinned |= self.emitter.bit(r)
 
-    def run(self, *, split: bool) -> None:
-        """Write the loops; `split`: threads share the blocks."""
+    def over(self, work: int, block: Callable[[], None], ahead: Callable[[], None], *, split: bool) -> None:
+        """Write the loops.
+
+        Args:
+            work: How many values one block takes.
+            block: Writes what is done for each block.
+            ahead: Writes what comes first in each sheet.
+            split: Whether threads share the blocks.
+        """
         emitter = self.emitter
         blocks = -(-self.rows // self.height)
         total = self.loops.extent(self.sheet) * blocks
-        work = sum(map(self._work, self.members)) * total
-        for r in (self.sheet, self.first):
-            emitter.pinned |= emitter.bit(r)
-        if emitter.target.vector_bytes:
-            self.members = [m for member in self.members for m in self._planned(member)]
-            self.masked = self._find_masked()
         begin, end = number(0), number(total)
-        if split and work >= 2 * CHUNK and total > 1 and emitter.target.threads > 1:
-            begin, end = self.loops.chunk(total, work, 1)
+        if split and work * total >= 2 * CHUNK and total > 1 and emitter.target.threads > 1:
+            begin, end = self.loops.chunk(total, work * total, 1)
 
-        def block(counter: Node, carried: list[Node]) -> list[Node]:
+        def one(counter: Node, carried: list[Node]) -> list[Node]:
             level = len(emitter.frames) - 1
             start = emitter.put(level, mul(counter, number(self.height)))  # the last block begins so that it is whole
             start = emitter.put(level, minimum(start, number(self.rows - self.height)))
             emitter.bound[self.first] = Binding(level, start)
-            self._block()
+            block()
             del emitter.bound[self.first]
             return carried
 
@@ -158,29 +165,109 @@ class Blocks:
             before = emitter.put(level, mul(counter, number(blocks)))
             start = emitter.put(level, maximum(emitter.put(level, sub(begin, before)), number(0)))
             stop = emitter.put(level, minimum(emitter.put(level, sub(end, before)), number(blocks)))
-            products = [m.product for m in self.members if m.product is not None]
-            self.copied = {id(p) for p in products if p.copy_ahead()}
-            emitter.loop(start, stop, 1, (), block)
+            ahead()
+            emitter.loop(start, stop, 1, (), one)
             return carried
 
         low = emitter.put(0, floor_div(begin, number(blocks)))
         high = emitter.put(0, floor_div(emitter.put(0, add(end, number(blocks - 1))), number(blocks)))
         emitter.loop(low, high, 1, (), sheet, lambda f, c: (self.sheet, Binding(f, c)))
 
-    # -- choices
-
-    def _work(self, member: Member) -> int:
+    def work(self, member: Member) -> int:
         """How many values one block of a store takes."""
         size = self.height * math.prod(map(self.loops.extent, member.ranges))
         folds = [n for n in walk((member.place.value,)) if isinstance(n.op, Fold)]
         return size * max((math.prod(map(self.loops.extent, n.src[1:])) for n in folds), default=1)
 
+    def columns_of(self, place: Place, ranges: list[Node]) -> Node | None:
+        """The range of the columns of a store that is a product of the rows by a matrix, if it is one."""
+        ranges = [self.row, *ranges]
+        v = self.column([place], ranges) or turned_column(self.loops, place.value, place.index, ranges)
+        if v is None or v is self.row or row_range(self.loops, place.value, [self.row, v], v) is not self.row:
+            return None
+        return v
+
+    def multiply(self, product: Product, ranges: list[Node], stop: Node | None) -> None:
+        """A product of one block, of the columns before `stop` if there is one."""
+        if stop is None and self._is_deep(product):
+            Slabs(self.loops, self.axes, product.place, row=self.row, column=product.column, near=True).run(
+                [], split=False
+            )
+        else:
+            product.run([self.row, *ranges], split=False, stop=stop)
+
+    def cut_off(self, place: Place, v: Node, cut: Cut) -> None:
+        """One row of a store whose columns are cut."""
+        emitter, loops = self.emitter, self.loops
+        level = len(emitter.frames) - 1
+        lanes = emitter.lanes_of(place.value)
+        whole = loops.extent(v) // (lanes * UNROLL) * lanes * UNROLL
+        low, high = (emitter.put(level, minimum(n, number(whole))) for n in (cut.low, cut.high))
+
+        def store(value: Node) -> Body:
+            def run(instances: list[Instance], _: int) -> None:
+                for instance, made in zip(instances, emitter.emit_all(value, instances), strict=True):
+                    emitter.store(place.pointer, place.index, made, instance)
+
+            return run
+
+        parts = (number(0), low, cut.before), (low, high, place.value), (high, number(whole), cut.beyond)
+        for start, stop, value in parts:
+            loops.whole_vectors(v, start, stop, lanes, UNROLL, store(value))
+        if whole < loops.extent(v):
+            loops.last_vectors(v, whole, lanes, store(place.value))
+
+    def _is_deep(self, product: Product) -> bool:
+        """Whether a panel of the columns, which lie together, is more than the first cache holds."""
+        emitter = self.emitter
+        places = [n.src[1] for n in walk((product.place.value,)) if isinstance(n.op, Load)]
+        steps = [emitter.index.affine(p)[1].get(product.column) for p in places]
+        together = all(
+            s == 1 for s, p in zip(steps, places, strict=True) if emitter.mask(p) & emitter.bit(product.column)
+        )
+        line = product.panel * product.place.value.dtype.itemsize
+        return len(product.folds) == 1 and together and product.depth * line > emitter.target.level1
+
+
+class Blocks(RowBlocks):
+    """The stores of one kernel being lowered, for blocks of rows, each with all of its columns."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        axes: itertools.count[int],
+        sheets: Sheets,
+        members: list[Member],
+        *,
+        nest: Callable[[list[Place], list[Node]], None],
+        column: Callable[[list[Place], list[Node]], Node | None],
+    ) -> None:
+        """Of some stores; else as all blocks of rows."""
+        super().__init__(loops, axes, sheets, nest=nest, column=column)
+        self.members: list[Member] = members
+        self.masked: _Masked | None = None
+        self.copied: set[int] = set()  # the products, by identity, whose columns are copied for all blocks of a sheet
+
+    def run(self, *, split: bool) -> None:
+        """Write the loops; `split`: threads share the blocks."""
+        work = sum(map(self.work, self.members))
+        if self.emitter.target.vector_bytes:
+            self.members = [m for member in self.members for m in self._planned(member)]
+            self.masked = self._find_masked()
+        self.over(work, self._block, self._copy_ahead, split=split)
+
+    def _copy_ahead(self) -> None:
+        """Copy the columns of products that all blocks of a sheet use, where scratch holds them."""
+        products = [m.product for m in self.members if m.product is not None]
+        self.copied = {id(p) for p in products if p.copy_ahead()}
+
+    # -- choices
+
     def _planned(self, member: Member) -> list[Member]:
         """A store, with what it is as a product; before it, stores of what it folds of a row, for all its columns."""
         emitter, place, row = self.emitter, member.place, self.row
-        ranges = [row, *member.ranges]
-        v = self.column([place], ranges) or turned_column(self.loops, place.value, place.index, ranges)
-        if v is None or v is row or row_range(self.loops, place.value, [row, v], v) is not row:
+        v = self.columns_of(place, member.ranges)
+        if v is None:
             return [member]
         found: list[Member] = []
         for fold in toposort((place.value,), enter=lambda n: not isinstance(n.op, Fold)):
@@ -257,23 +344,8 @@ class Blocks:
             emitter.stops[fold.src[1]] = self._stop(masked, fold, product.column)
         if id(product) in self.copied:
             product.run_copied(stop)
-        elif stop is None and self._is_deep(product):
-            Slabs(self.loops, self.axes, product.place, row=self.row, column=product.column, near=True).run(
-                [], split=False
-            )
         else:
-            product.run([self.row, *member.ranges], split=False, stop=stop)
-
-    def _is_deep(self, product: Product) -> bool:
-        """Whether a panel of the columns, which lie together, is more than the first cache holds."""
-        emitter = self.emitter
-        places = [n.src[1] for n in walk((product.place.value,)) if isinstance(n.op, Load)]
-        steps = [emitter.index.affine(p)[1].get(product.column) for p in places]
-        together = all(
-            s == 1 for s, p in zip(steps, places, strict=True) if emitter.mask(p) & emitter.bit(product.column)
-        )
-        line = product.panel * product.place.value.dtype.itemsize
-        return len(product.folds) == 1 and together and product.depth * line > emitter.target.level1
+            self.multiply(product, member.ranges, stop)
 
     def _by_rows(self, members: list[Member], masked: _Masked | None) -> None:
         """Stores that are no products, row by row."""
@@ -281,7 +353,7 @@ class Blocks:
         def run(_: Node, carried: list[Node]) -> list[Node]:
             for member in members:
                 if masked is not None and member is masked.member:
-                    self._by_columns(masked)
+                    self.cut_off(masked.member.place, masked.column, masked.cut)
                 else:
                     self.nest([member.place], member.ranges)
             return carried
@@ -290,27 +362,6 @@ class Blocks:
             self.loops.nest([self.row], run)
 
     # -- columns that are cut off
-
-    def _by_columns(self, masked: _Masked) -> None:
-        """One row of a store whose columns are cut."""
-        emitter, loops, place, v = self.emitter, self.loops, masked.member.place, masked.column
-        level = len(emitter.frames) - 1
-        lanes = emitter.lanes_of(place.value)
-        whole = loops.extent(v) // (lanes * UNROLL) * lanes * UNROLL
-        low, high = (emitter.put(level, minimum(n, number(whole))) for n in (masked.cut.low, masked.cut.high))
-
-        def store(value: Node) -> Body:
-            def run(instances: list[Instance], _: int) -> None:
-                for instance, made in zip(instances, emitter.emit_all(value, instances), strict=True):
-                    emitter.store(place.pointer, place.index, made, instance)
-
-            return run
-
-        parts = (number(0), low, masked.cut.before), (low, high, place.value), (high, number(whole), masked.cut.beyond)
-        for start, stop, value in parts:
-            loops.whole_vectors(v, start, stop, lanes, UNROLL, store(value))
-        if whole < loops.extent(v):
-            loops.last_vectors(v, whole, lanes, store(place.value))
 
     def _sums_masked(self, masked: _Masked, product: Product) -> bool:
         """Whether a product sums what a masked store leaves in scratch, along its columns."""

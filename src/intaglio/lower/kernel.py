@@ -15,7 +15,7 @@ from intaglio.core.size import REACH
 from intaglio.ir.node import Node, make, rebuild, substitute, toposort, walk
 from intaglio.ir.rewrite import rewrite
 from intaglio.lower.binding import Binding, Instance
-from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
+from intaglio.lower.blocks import Blocks, Member, Sheets, block_rows, written_over
 from intaglio.lower.choice import MODEL, Choice, Decisions
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.emit import STRIDED, Emitter, usual
@@ -26,6 +26,7 @@ from intaglio.lower.parts import Part, Parts, nest
 from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
+from intaglio.lower.rescale import Rescaled, Stores, are_long, row_block
 from intaglio.lower.scans import Running
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
@@ -37,6 +38,7 @@ from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, Stor
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape
 from intaglio.ops.reduce import COMBINES, Fold, Reduce, Scan
+from intaglio.ops.rescaling import exponentials
 from intaglio.ops.transcendental import FORMS as _FORMS  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
 from intaglio.rules.floats import casts, floats
@@ -329,48 +331,53 @@ class _Kernel:
         inner = [s.src[0].shape[lead:] for s in stores]
         lines = [math.prod(n) * s.src[0].dtype.itemsize for n, s in zip(inner, stores[:-1], strict=False)]
         self.sizes.extend([*sheets, rows, *(n for shape in inner for n in shape)])
+        found = exponentials([n.src[0] for n in stores[:-1]], [n.src[1] for n in stores], lead)
+        if found is not None and are_long(found, self.target):
+            scalar = self._scalarize()
+            places = self._sheets(scalar, sheets, rows, row_block(found, math.prod(sheets), rows, self.target))
+            made = Stores(stores, found, scalar, self._target, self._decomposed)
+            Rescaled(self.loops, self.axes, places, made, nest=self._inside, column=self._vector_range).run(split=split)
+            return
         height = block_rows(rows, sum(lines), self.target.level2)
         members, places = self._members(stores, sheets, rows, height, inner)
-        over = written_over(members, places[-1], self.index)
+        over = written_over(members, places.row, self.index)
         height = block_rows(rows, sum(lines) - sum(lines[k] for k in over), self.target.level2)
-        members, (sheet, first, row) = self._members(stores, sheets, rows, height, inner)
+        members, places = self._members(stores, sheets, rows, height, inner)
         self.over.update((members[a].place.pointer, members[b].place.pointer) for a, b in over.items())
-        Blocks(
-            self.loops,
-            self.axes,
-            members,
-            sheet=sheet,
-            first=first,
-            row=row,
-            rows=rows,
-            nest=lambda places, ranges: self._nest(places, ranges, split=False),
-            column=self._vector_range,
-        ).run(split=split)
+        Blocks(self.loops, self.axes, places, members, nest=self._inside, column=self._vector_range).run(split=split)
+
+    def _inside(self, places: list[Place], ranges: list[Node]) -> None:
+        """The loops of stores within others."""
+        self._nest(places, ranges, split=False)
+
+    def _sheets(self, scalar: Scalarize, sheets: list[int], rows: int, height: int) -> Sheets:
+        """The ranges of sheets and of blocks of their rows."""
+        sheet, first, row = (scalar.range(n) for n in (math.prod(sheets), rows - height + 1, height))
+        own = *self.index.unflatten(sheet, tuple(sheets)), self.index.add(first, row)
+        return Sheets(sheet, first, row, rows, own, (*own[:-1], first))
 
     def _members(
         self, stores: Sequence[Node], sheets: list[int], rows: int, height: int, inner: list[tuple[int, ...]]
-    ) -> tuple[list[Member], tuple[Node, Node, Node]]:
-        """Stores that run together, with scratch for a block of rows; and the ranges: sheets, first rows, rows."""
+    ) -> tuple[list[Member], Sheets]:
+        """Stores that run together, with scratch for a block of rows; and where the blocks are."""
         scalar = self._scalarize()
-        sheet, first, row = (scalar.range(n) for n in (math.prod(sheets), rows - height + 1, height))
-        own = *self.index.unflatten(sheet, tuple(sheets)), self.index.add(first, row)
-        starts = *own[:-1], first
+        places = self._sheets(scalar, sheets, rows, height)
         scratch: dict[Node, tuple[Node, Node, int]] = {}  # by what is of all rows: that of some, its first place, epoch
         members: list[Member] = []
         for store, shape in zip(stores, inner, strict=True):
             rest = [scalar.range(n) if n != 1 else number(0) for n in shape]
             window = store.src[0]
-            pointer, index = self._target(window, (*own, *rest), scalar)
-            value = self._decomposed(scalar.at(store.src[1], (*own, *rest)))
+            pointer, index = self._target(window, (*places.own, *rest), scalar)
+            value = self._decomposed(scalar.at(store.src[1], (*places.own, *rest)))
             loads = [n for n in walk((value,)) if isinstance(n.op, Load) and n.src[0] in scratch]
             (value,) = substitute((value,), {n: self._in_scratch(n, *scratch[n.src[0]]) for n in loads})
             if isinstance(pointer.op, Local):
-                _, base = self._target(window, (*starts, *(number(0) for _ in rest)), scalar)
+                _, base = self._target(window, (*places.starts, *(number(0) for _ in rest)), scalar)
                 held = make(Local(next(self.axes), pointer.op.of, height * math.prod(shape)))
                 scratch[pointer] = held, base, 1 + len(members)
                 pointer, index = held, self.index.sum([(index, 1), (base, -1)])
             members.append(Member(Place(pointer, index, value), [r for r in rest if isinstance(r.op, Range)]))
-        return members, (sheet, first, row)
+        return members, places
 
     def _in_scratch(self, node: Node, held: Node, base: Node, epoch: int) -> Node:
         """A load of what is known of all rows, from where it is kept of some."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.node import Node, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Elementwise
-from intaglio.ops.memory import Buffer, BufferRef, Window
+from intaglio.ops.memory import Buffer, BufferRef, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
 from intaglio.ops.reduce import Reduce
+from intaglio.ops.rescaling import exponentials
 from intaglio.schedule.fuse import is_product
 from intaglio.schedule.program import Repeat, Statement, Write
 
@@ -23,7 +24,7 @@ THIN: Final = 256  # terms, or columns, of a product whose matrix stays in a cac
 SHORT: Final = 16  # rows from which a chain runs by blocks of them
 PRODUCTS: Final = 4  # of a chain at most: each may have scratch of its own on the stack
 LARGE: Final = 1 << 14  # numbers between the products from which they are better not moved through memory
-WIDE: Final = 1 << 18  # bytes of what lies between them for one row at most: it is on the stack
+WIDE: Final = 1 << 18  # bytes of what lies between them for one row at most, if it is there as a whole: on the stack
 
 Origins = tuple[int, ...]  # for each axis of a node, the axis of the statement whose position it has; -1: another
 
@@ -127,11 +128,11 @@ class _Statements:
     def _pays(self, members: dict[int, Write], lead: int) -> bool:
         """Whether a chain has a product of which another is made, much between them, and only thin matrices."""
         last = max(members)
-        makers = [s for k, s in members.items() if k != last]
+        makers = [members[k] for k in sorted(members) if k != last]
         if not any(k in members for k in self.heavy if k != last):
             return False
         row = sum(math.prod(s.value.shape[lead:]) * s.value.dtype.itemsize for s in makers)
-        if row > WIDE or max(s.value.size for s in makers) < LARGE:
+        if max(s.value.size for s in makers) < LARGE or (row > WIDE and not _goes_by(makers, members[last], lead)):
             return False
         return _has_thin(members[last])
 
@@ -162,6 +163,12 @@ def _roots(statement: Statement) -> list[Node]:
     if isinstance(statement, Repeat) and statement.selector is not None:
         found.append(statement.selector)
     return found
+
+
+def _goes_by(makers: list[Write], last: Write, lead: int) -> bool:
+    """Whether a kernel needs only some columns at a time of what makers make."""
+    targets = [window(s.view, buffer(s.ref)) for s in makers]
+    return exponentials(targets, [*(s.value for s in makers), last.value], lead) is not None
 
 
 def _is_plain(write: Write) -> bool:

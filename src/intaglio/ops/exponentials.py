@@ -105,11 +105,15 @@ def _unless_near_zero(j: Node, x: Node) -> Node:
 
 
 def exp2(x: Node) -> Node:
-    """2 ** x: the whole part exactly, the rest by a polynomial."""
+    """2 ** x."""
     high, low = EXP2_RANGE[x.dtype]
-    a = at_least(at_most(x, high), low)
-    _, j = nearest(a, 1.0)
-    return ldexp(exp2_of_rest(sub(a, j)), j)
+    return bounded_exp2(at_least(at_most(x, high), low))
+
+
+def bounded_exp2(x: Node) -> Node:
+    """2 ** x for x likewise: the whole part exactly, the rest by a polynomial."""
+    _, j = nearest(x, 1.0)
+    return ldexp(exp2_of_rest(sub(x, j)), j)
 
 
 def exp2_of_rest(t: Node) -> Node:

@@ -112,13 +112,14 @@ def _unless_near_zero(j: Node, x: Node) -> Node:
 
 
 def exp2(x: Node) -> Node:
-    """2 ** x: the whole part exactly, the rest by a polynomial."""
+    """2 ** x."""
+    return _unless_gone(x, *EXP2_RANGE[x.dtype], bounded_exp2)
 
-    def power(a: Node) -> Node:
-        _, j = nearest(a, 1.0)
-        return ldexp(exp2_of_rest(sub(a, j)), j)
 
-    return _unless_gone(x, *EXP2_RANGE[x.dtype], power)
+def bounded_exp2(x: Node) -> Node:
+    """2 ** x for x likewise: the whole part exactly, the rest by a polynomial."""
+    _, j = nearest(x, 1.0)
+    return ldexp(exp2_of_rest(sub(x, j)), j)
 
 
 def exp2_of_rest(t: Node) -> Node:

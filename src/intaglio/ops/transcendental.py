@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, Op, make
 from intaglio.ops import angles, arcs, division, error_function, exponentials, logarithms
+from intaglio.ops.double import error_function as double_error_function
 from intaglio.ops.double import logarithms as double_logarithms
 from intaglio.ops.double import powers
-from intaglio.ops.elementwise import Elementwise, Library, cast, decompositions
+from intaglio.ops.elementwise import Elementwise, cast, decompositions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,15 +24,8 @@ FORMS: Final[dict[str, Callable[..., Node]]] = {  # of float32, and of float64 u
     "asin": arcs.asin, "acos": arcs.acos, "atan": arcs.atan, "atan2": arcs.atan2, "mod": division.mod,
     "floor_div": division.floor_div,
 }  # fmt: skip
-
-
-def _from_library(name: str) -> Callable[..., Node]:
-    """A function as the C library finds it."""
-    return lambda *src: make(Library(name), *src)
-
-
 DOUBLE: Final[dict[str, Callable[..., Node]]] = {
-    "erf": _from_library("erf"), "pow": powers.power,
+    "erf": double_error_function.erf, "pow": powers.power,
     "log": double_logarithms.log, "log2": double_logarithms.log2, "log1p": double_logarithms.log1p,
     "asinh": double_logarithms.asinh, "acosh": double_logarithms.acosh, "atanh": double_logarithms.atanh,
 }  # fmt: skip

@@ -58,14 +58,14 @@ DENORMAL: Final = 54  # a denormal number times 2 to this power is none
 
 
 def _exponent(x: Node) -> Node:
-    """The e of a positive normal number, in steps of an exponent's bits."""
+    """The e of a positive normal number, where its exponent's bits are."""
     return and_(sub(bits(x), const(i64, ROOT_HALF)), const(i64, -EXPONENT))
 
 
 def split(x: Node) -> tuple[Node, Node]:
-    """(f, e) of a positive normal number."""
+    """(f, e) of a positive normal number; e is a float times EXPONENT."""
     e = _exponent(x)
-    return sub(bitcast(sub(bits(x), e), f64), double(1.0)), mul(cast(e, f64), double(1.0 / EXPONENT))
+    return sub(bitcast(sub(bits(x), e), f64), double(1.0)), cast(e, f64)
 
 
 def _curve(f: Node) -> tuple[Node, Node, Node]:
@@ -76,10 +76,10 @@ def _curve(f: Node) -> tuple[Node, Node, Node]:
 
 
 def _logarithm(f: Node, e: Node, beyond: Node | None = None) -> Node:
-    """log(2 ** e (1 + f)); of what f could not hold, `beyond`, it counts in what matters."""
+    """log(2 ** e (1 + f)), given e times EXPONENT; of what f could not hold, `beyond`, it counts in what matters."""
     s, half, rest = _curve(f)
-    low = sub(fma(s, rest, mul(e, double(LOG_2[1]))), half)
-    whole = mul(e, double(LOG_2[0]))
+    low = sub(fma(s, rest, mul(e, double(LOG_2[1] / EXPONENT))), half)
+    whole = mul(e, double(LOG_2[0] / EXPONENT))
     high = add(whole, f)
     lost = sub(f, sub(high, whole))
     if beyond is not None:
@@ -100,18 +100,19 @@ def log2(x: Node) -> Node:
 def _of_numbers(x: Node, of: Callable[[Node, Node], Node]) -> Node:
     """A logarithm by that of 2 ** e (1 + f)."""
     f, e = split(mul(x, double(2.0**DENORMAL)))
-    return with_edges(x, of(*split(x)), of(f, sub(e, double(DENORMAL))))
+    return with_edges(x, of(*split(x)), of(f, sub(e, double(float(DENORMAL * EXPONENT)))))
 
 
 def _logarithm_to_base_2(f: Node, e: Node) -> Node:
-    """log2(2 ** e (1 + f)): log(1 + f) in two parts by 1 / log 2 in two parts, of which the first are exact."""
+    """log2(2 ** e (1 + f)), given e times EXPONENT; log(1 + f) by 1 / log 2 in parts, of which the first are exact."""
     s, half, rest = _curve(f)
     high = bitcast(and_(bits(sub(f, half)), const(i64, UPPER)), f64)
     low = fma(s, rest, sub(sub(f, high), half))
     exact = mul(high, double(LOG2_E[0]))
     more = fma(low, double(LOG2_E[0]), mul(add(high, low), double(LOG2_E[1])))
-    total = add(e, exact)
-    return add(total, add(more, add(sub(e, total), exact)))
+    power = mul(e, double(1.0 / EXPONENT))
+    total = add(power, exact)
+    return add(total, add(more, add(sub(power, total), exact)))
 
 
 def log1p(x: Node) -> Node:
@@ -128,7 +129,7 @@ def _log1p(x: Node, beyond: Node | None = None) -> Node:
     f = add(bitcast(sub(bits(x), e), f64), fma(four, double(0.25), double(-1.0)))
     if beyond is not None:
         beyond = mul(beyond, mul(four, double(0.25)))
-    return _logarithm(f, mul(cast(e, f64), double(1.0 / EXPONENT)), beyond)
+    return _logarithm(f, cast(e, f64), beyond)
 
 
 def asinh(x: Node) -> Node:
@@ -153,7 +154,7 @@ def acosh(x: Node) -> Node:
 def _unless_large(x: Node, found: Node) -> Node:
     """What was found, but log(2 x) of large x; NaN and infinity as they are."""
     f, e = split(x)
-    large = where(lt(x, double(math.inf)), _logarithm(f, add(e, double(1.0))), x)
+    large = where(lt(x, double(math.inf)), _logarithm(f, add(e, double(float(EXPONENT)))), x)
     return rarely(not_(lt(x, double(LARGE))), large, found)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import make
 from intaglio.ops.approximate import bits, double, f64, i64, magnitude, nearest, polynomial
-from intaglio.ops.double.logarithms import split
+from intaglio.ops.double.logarithms import EXPONENT, split
 from intaglio.ops.elementwise import (
     Library,
     add,
@@ -71,7 +71,7 @@ def _log2(x: Node) -> Parts:
     total, total_low = _sum(s, cube, add(s_low, cube_low))
     found = mul(total, double(TWICE_LOG2_E[0]))
     low = fma(total, double(TWICE_LOG2_E[1]), mul_low(total, double(TWICE_LOG2_E[0])))
-    return _sum(e, found, fma(total_low, double(TWICE_LOG2_E[0]), low))
+    return _sum(mul(e, double(1.0 / EXPONENT)), found, fma(total_low, double(TWICE_LOG2_E[0]), low))
 
 
 def _sum(x: Node, y: Node, less: Node) -> Parts:

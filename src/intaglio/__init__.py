@@ -20,6 +20,7 @@ from intaglio.core.errors import ReadOnlyError as ReadOnlyError
 from intaglio.core.errors import ShapeError as ShapeError
 from intaglio.core.errors import ValueRangeError as ValueRangeError
 from intaglio.core.trace import GlobalCounters as GlobalCounters
+from intaglio.engine.devices import empty_cache as empty_cache
 from intaglio.io.safetensors import safe_load as safe_load
 from intaglio.io.safetensors import safe_save as safe_save
 from intaglio.tensor.gradients import no_grad as no_grad

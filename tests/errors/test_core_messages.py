@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SETTINGS = (
     "debug, beam, beam_seconds, track_match_stats, device, graph, graphuops, threads, cache, cache_dir, cache_size_mb, "
-    "journal_entries, journal_nodes, journal_bytes, verify"
+    "journal_entries, journal_nodes, journal_bytes, memory_bytes, kept_bytes, verify"
 )
 DTYPES = (
     "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "

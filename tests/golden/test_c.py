@@ -41,12 +41,12 @@ def recurrence() -> Tensor:
 
 def softmax() -> Tensor:
     """Two reductions and a store in one nest."""
-    return Tensor(np.arange(12, dtype=np.float32).reshape(3, 4)).softmax(-1)
+    return Tensor(np.arange(600, dtype=np.float32).reshape(3, 200)).softmax(-1)
 
 
 def product() -> Tensor:
     """A product with its epilogue."""
-    x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+    x = Tensor(np.arange(200, dtype=np.float32).reshape(2, 100))
     return (x @ x.T + 1).relu()
 
 

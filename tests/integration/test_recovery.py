@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import Tensor
+from intaglio import Context, Tensor
 from intaglio.core.errors import DeviceError
 from intaglio.engine import form
 from intaglio.engine.devices import device_of
@@ -23,12 +23,8 @@ def test_a_refused_allocation_loses_nothing() -> None:
     other = t * 2
     allocator = device_of("CPU").allocator
     allocator.collect()
-    allocator.limit = allocator.used + 100
-    try:
-        with pytest.raises(DeviceError):
-            other.numpy()
-    finally:
-        allocator.limit = None
+    with Context(memory_bytes=allocator.used + 100), pytest.raises(DeviceError):
+        other.numpy()
     assert np.array_equal(t.numpy(), np.arange(1000) + 1)
     assert np.array_equal(other.numpy(), (np.arange(1000) + 1) * 2)
 

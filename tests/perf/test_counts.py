@@ -515,6 +515,51 @@ def test_a_number_that_changes_does_not_make_another_source() -> None:
     assert len(texts) == 1
 
 
+@pytest.mark.parametrize(
+    "step",
+    [lambda z, x, i: z + i, lambda z, x, i: z + x, lambda z, x, i: z * 0.75 + x, lambda z, x, i: z * z * 0.5 + x],
+    ids=["numbers", "another", "both", "read twice"],
+)
+def test_a_chain_of_hundreds_of_operations_is_one_kernel(step: Callable[[Any, Any, int], Any]) -> None:
+    x, array = Tensor([0.25, 0.5, -0.25]).realize(), np.array([0.25, 0.5, -0.25], np.float32)
+    z, want = x, array
+    for i in range(500):
+        z, want = step(z, x, i), step(want, array, i)
+    got, kernels, _ = counted(z.numpy)
+    assert np.allclose(got, want, rtol=1e-5)
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 2 * 3 * 4
+
+
+def test_a_chain_that_reads_many_arrays_is_cut_where_they_are_too_many_at_once() -> None:
+    arrays = [np.full(5, i, np.float32) for i in range(400)]
+    tensors = [Tensor(array).realize() for array in arrays]
+    total = tensors[0]
+    for tensor in tensors[1:]:
+        total = total + tensor
+    got, kernels, _ = counted(total.numpy)
+    assert np.array_equal(got, sum(arrays))
+    assert kernels == 3
+
+
+def test_two_gradients_of_a_product_take_no_memory_beside_them() -> None:
+    n = 128
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((n, n)).astype(np.float32) for _ in range(2))
+    x, w = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
+    x.realize(w)
+    (x @ w).relu().sum().backward()
+    assert x.grad is not None
+    assert w.grad is not None
+    before = GlobalCounters.mem_used
+    _, kernels, _ = counted(lambda: Tensor.realize(x.grad, w.grad))
+    assert kernels == 3
+    assert GlobalCounters.peak - before <= 3 * 4 * n * n
+    slope = (a @ b > 0).astype(np.float32)
+    assert np.allclose(x.grad.numpy(), slope @ b.T, atol=1e-4)
+    assert np.allclose(w.grad.numpy(), a.T @ slope, atol=1e-4)
+
+
 @pytest.mark.parametrize("sizes", [(16, 24, 32), (64, 64, 64), (200, 96, 130)])
 def test_a_product_with_bias_and_activation_is_one_kernel(sizes: tuple[int, int, int]) -> None:
     rows, inner, columns = sizes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes  # noqa: F401 -- gives NumPy its bfloat16
@@ -17,7 +18,7 @@ from intaglio.ir.interpret import run_linear
 from intaglio.ir.node import Op, make
 from intaglio.ir.view import View
 from intaglio.lower.kernel import lower
-from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
+from intaglio.ops.elementwise import MUL_LOW, Bitcast, Cast, Elementwise
 from intaglio.ops.loop import sink, store
 from intaglio.ops.memory import Param, window
 from intaglio.render import llvm
@@ -127,9 +128,11 @@ NOT_HERE = {
     "where",
     "rarely",
     "ldexp",
+    "mul_low",
     "fma",
+    "library",
     "detach",
-}  # tested below, or nothing but their operand
+}  # tested below, with the functions that they are for, or nothing but their operand
 
 
 def cases() -> list[tuple[str, DType]]:
@@ -214,10 +217,23 @@ def test_where_chooses_bit_for_bit(dtype: DType, interpret: bool) -> None:
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 def test_fma_rounds_once(dtype: DType, interpret: bool) -> None:
     small = 2.0 ** (-12 if dtype is dtypes.float32 else -27)
-    x = np.array([1 + small, 3.0, math.inf, 0.0], dtype.numpy)
-    z = np.array([-1 - 2 * small, 1.0, -math.inf, -0.0], dtype.numpy)
+    large = float(np.finfo(dtype.numpy).max)
+    x = np.array([1 + small, 3.0, math.inf, 0.0, large], dtype.numpy)
+    z = np.array([-1 - 2 * small, 1.0, -math.inf, -0.0, 1.0], dtype.numpy)
     got = compute(Op.single(Op.registry["fma"]), dtype, x, x, z, interpret=interpret)
-    agree(got, np.array([small * small, 10.0, math.nan, 0.0], dtype.numpy), "fma", [x, z])
+    agree(got, np.array([small * small, 10.0, math.nan, 0.0, math.inf], dtype.numpy), "fma", [x, z])
+
+
+@pytest.mark.parametrize("way", ["PYTHON", "CPU", "no_fma"])
+def test_what_a_product_loses_is_found(way: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(-2, 2, (2, 1001)) * 10.0 ** rng.integers(-100, 100, (2, 1001))
+    here = host_target(1)
+    target = replace(here, features=here.features - {"fma"}) if way == "no_fma" else here
+    got = compute(MUL_LOW, dtypes.float64, x.copy(), y.copy(), interpret=way == "PYTHON", target=target)
+    for a, b, low in zip(x.tolist(), y.tolist(), got.tolist(), strict=True):
+        lost = Fraction(a) * Fraction(b) - Fraction(a * b)
+        assert abs(Fraction(low) - lost) <= abs(lost) * Fraction(2) ** -40
 
 
 def convert(x: np.ndarray, source: DType, target: DType) -> np.ndarray:

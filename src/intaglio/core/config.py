@@ -52,6 +52,10 @@ class Config:
     journal_entries: int = _setting(1 << 18, "pending writes after which the journal flushes itself", least=1)
     journal_nodes: int = _setting(1 << 16, "living nodes after which pending values are computed", least=1)
     journal_bytes: int = _setting(1 << 30, "bytes held by pending work after which the journal flushes itself", least=1)
+    memory_bytes: int = _setting(
+        0, "bytes of living buffers on a device beyond which more are refused; 0 sets no bound"
+    )
+    kept_bytes: int = _setting(1 << 29, "bytes of freed memory that a device keeps for reuse at most")
     verify: bool = _setting(False, "whether the IR is verified between passes")
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 
 class GlobalCounters:
-    """Exact counts of what this process has done. All but the memory in use are set to zero by `reset`.
+    """Exact counts of what this process has done. All but the memory in use and kept are set to zero by `reset`.
 
     Examples:
         >>> GlobalCounters.reset()
@@ -27,6 +27,7 @@ class GlobalCounters:
     global_mem: ClassVar[int] = 0  # bytes read and written by kernels, by their views
     table_bytes: ClassVar[int] = 0  # bytes of constant tables that re-rolling made
     mem_used: ClassVar[int] = 0  # bytes of living buffers
+    mem_kept: ClassVar[int] = 0  # bytes of freed memory that are kept for reuse, as they were taken from the system
     peak: ClassVar[int] = 0  # the most bytes at once since the last reset
 
     @classmethod

@@ -18,7 +18,8 @@ from intaglio.ir.node import make, substitute, toposort
 from intaglio.ir.text import print_text
 from intaglio.lower.choice import MODEL, choice_of
 from intaglio.ops.loop import Loop
-from intaglio.ops.memory import Local
+from intaglio.ops.memory import Local, Read
+from intaglio.ops.viewed import view_of
 from intaglio.runtime.compiler import assembly
 from intaglio.schedule.kernels import Copy, PlannedKernel
 from intaglio.schedule.program import Write
@@ -89,7 +90,13 @@ def _values(program: Program) -> list[Node]:
     ]
     roots = dict.fromkeys(node for write in writes for node in (write.value, *write.indices))
     roots.update(dict.fromkeys(output.value for output in program.outputs))
-    return substitute(roots, {value: make(read) for value, read in program.reads.items()})
+    leaves = {value: make(read) for value, read in program.reads.items()}
+    for node in program.order or ():
+        if node in program.views:
+            assert isinstance(node.op, Read)
+            (base,) = substitute((program.views[node],), leaves)
+            leaves[node] = view_of(node.op.view, base)
+    return substitute(roots, leaves)
 
 
 def prepare(made: Plan) -> None:

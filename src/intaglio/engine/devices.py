@@ -101,7 +101,11 @@ class Device:
 
     def allocate(self, nbytes: int) -> Buffer:
         """Bytes with undefined contents."""
-        return self.allocator.allocate(nbytes)
+        return self.allocate_all((nbytes,))[0]
+
+    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
+        """As allocate, of several sizes at once."""
+        return self.allocator.allocate_all(sizes)
 
     def load(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Executable:
         """A kernel compiled, once for each AST and choice.
@@ -239,7 +243,7 @@ class Disk(Device):
 
     kind = "DISK"
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
         """Nothing can be computed on a file."""
         raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
 
@@ -259,10 +263,13 @@ _KINDS: Final[dict[str, type[Device]]] = {
 }  # fmt: skip
 
 
+_used: Final[dict[str, Device]] = {}  # by their usual names
+
+
 @cache
 def _device(name: str) -> Device:
     """The device of a usual name."""
-    return _KINDS[name.partition(":")[0]](name)
+    return _used.setdefault(name, _KINDS[name.partition(":")[0]](name))
 
 
 @cache
@@ -272,6 +279,26 @@ def device_of(name: str) -> Device:
     Raises: DeviceError if there is no such device.
     """
     return _device(canonical(name))
+
+
+def empty_cache(device: str | None = None) -> int:
+    """The bytes that go back to the system: memory of freed tensors, which is else kept for those that come.
+
+    What `kept_bytes` allows is kept; `GlobalCounters.mem_kept` says how much that is at the moment. Living tensors,
+    compiled kernels and results do not change; memory that is asked for next takes longer.
+
+    Args:
+        device: The device whose memory is meant; all that were used when None.
+    Raises: DeviceError if there is no such device.
+    Examples:
+        >>> from intaglio import empty_cache
+        >>> t = Tensor([1.0] * 100_000).realize()
+        >>> del t
+        >>> empty_cache() >= 400_000, empty_cache()
+        (True, 0)
+    """
+    devices = list(_used.values()) if device is None else [device_of(device)]
+    return sum(each.allocator.trim() for each in devices)
 
 
 def load(kernel: PlannedKernel) -> Executable:

@@ -90,8 +90,10 @@ class Form:
     Attributes:
         template: What is planned.
         size: Of the programs, if the template is at the nominal size; else 0.
-        used: The buffers that kernels use, in order of first use, and where their bytes come from: from before (None),
-            from a buffer that is dead by then, or (the buffer itself) freshly allocated.
+        used: The buffers that kernels use, in order of first use.
+        there: Those of them whose bytes are there from before.
+        allocated: Those that are allocated, by device.
+        lent: Those that take the bytes of another, which is dead by then, and that other.
         fresh: Those that have no bytes yet.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
@@ -105,8 +107,13 @@ class Form:
         used = dict.fromkeys(ref for kernel in template.kernels for ref in kernel.buffers)
         self._numbers: Final = numbers
         self.fresh: Final = [numbers[ref] for ref in template.fresh]
-        sources = {ref: template.lent.get(ref, ref) for ref in template.fresh}
-        self.used: Final = [(numbers[r], numbers[sources[r]] if r in sources else None) for r in used]
+        self.used: Final = [numbers[ref] for ref in used]
+        self.there: Final = [numbers[ref] for ref in used if ref not in template.fresh]
+        self.allocated: Final[dict[str, list[int]]] = {}
+        for ref in used:
+            if ref in template.fresh and ref not in template.lent:
+                self.allocated.setdefault(ref.device, []).append(numbers[ref])
+        self.lent: Final = [(numbers[ref], numbers[template.lent[ref]]) for ref in used if ref in template.lent]
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []

@@ -14,7 +14,7 @@ from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
 from intaglio.engine.form import Form, Template, literal_at
 from intaglio.ir.node import walk
-from intaglio.ops.memory import Buffer, BufferRef, Window
+from intaglio.ops.memory import Buffer, BufferRef, Const, Window
 from intaglio.schedule.alias import order
 from intaglio.schedule.chains import Chain, chained
 from intaglio.schedule.fuse import is_product, split, together, used
@@ -24,7 +24,7 @@ from intaglio.schedule.sizes import apart, fits, is_uniform, put_together, take_
 from intaglio.schedule.structure import Structure, stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from intaglio.engine.form import Move, Stretch
     from intaglio.schedule.kernels import Slot
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from intaglio.schedule.structure import Key
 
 REMEMBERED: Final = 1 << 17  # values of all programs whose plans are remembered
+KEYS: Final = 1 << 24  # bytes of keys of numbers that are remembered
+FORMS: Final = 64  # forms under one such key, by the literals that stay in kernels
 FAMILIES: Final = 512  # skeletons that are remembered
 SIZED: Final = 4096  # values of a program up to which it is planned for all sizes at once
 SMALL: Final = 1 << 18  # elements up to which a program is better planned for all sizes than compiled for each
@@ -52,19 +54,22 @@ class Plan:
         renamed: For the buffers that the program keeps, the buffers where their contents end up.
     """
 
-    def __init__(self, form: Form, structure: Structure, keep: set[BufferRef]) -> None:
+    def __init__(
+        self, form: Form, refs: list[BufferRef], starts: list[int], numbers: list[Const], keep: Iterable[BufferRef] = ()
+    ) -> None:
         self.form: Final = form
         temporaries = [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
-        self.refs: Final = structure.refs + temporaries
-        self.starts: Final = structure.starts + [0] * len(temporaries)
-        self.numbers: Final = structure.numbers
-        self.renamed: Final = dict(zip(keep, keep, strict=True))
-        self.renamed.update((self.refs[a], self.refs[b]) for a, b in form.renamed)
+        self.refs: Final = refs + temporaries
+        self.starts: Final = starts + [0] * len(temporaries)
+        self.numbers: Final = numbers
+        self.renamed: Final = {ref: ref for ref in keep}
+        for a, b in form.renamed:
+            self.renamed[self.refs[a]] = self.refs[b]
 
     @property
     def buffers(self) -> list[BufferRef]:
         """All buffers that kernels use, in order of first use."""
-        return [self.refs[number] for number, _ in self.form.used]
+        return [self.refs[number] for number in self.form.used]
 
     @property
     def fresh(self) -> set[BufferRef]:
@@ -137,24 +142,99 @@ class _Family:
         return None
 
 
+@dataclass(slots=True)
+class _Recalled:
+    """What is remembered under a key of numbers (`storage/still.py`).
+
+    Attributes:
+        buffers: For each buffer of the structure, which of the program's it is, and how far behind the start there it
+            starts; None where they are the same.
+        lifted: Which literals kernels take as arguments, in order.
+        stay: Which are a part of the structure.
+        forms: By the bits of those that stay.
+    """
+
+    buffers: list[tuple[int, int]] | None
+    lifted: list[int]
+    stay: list[int]
+    forms: dict[tuple[int, ...], Form] = field(default_factory=dict)
+
+
 class Plans:
     """The plans that are remembered, the oldest forgotten first. Used under the engine's lock."""
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self.limit: Final = limit
         self._known: Final[OrderedDict[Key, tuple[Key, Form, int]]] = OrderedDict()  # the key itself, and its values
+        self._recalled: Final[OrderedDict[bytes, _Recalled]] = OrderedDict()
         self._families: Final[OrderedDict[Skeleton, _Family]] = OrderedDict()
         self._size: int = 0
+        self._recalled_size: int = 0  # the bytes of keys of numbers
 
     def clear(self) -> None:
         """Forget all plans."""
         self._known.clear()
+        self._recalled.clear()
         self._families.clear()
-        self._size = 0
+        self._size = self._recalled_size = 0
 
     def plan(self, program: Program) -> Plan:
         """The kernels of a program, in the order in which they run."""
         structure = Structure(program)
+        return self._planned(program, structure, self._form(structure))
+
+    def recall(
+        self,
+        key: bytes,
+        refs: list[BufferRef],
+        starts: list[int],
+        literals: list[Const],
+        program: Callable[[], Program],
+    ) -> Plan:
+        """The kernels of a program that is known by a key of numbers, or of the program as it is made where none is.
+
+        Args:
+            refs: Its buffers, in the order of its structure's.
+            starts: For each, the byte from which the structure sees it.
+            literals: The numbers that kernels may take as arguments.
+        """
+        found = self._recalled.get(key)
+        if found is not None and not debug.watches_schedules():
+            form = found.forms.get(tuple([literals[k].bits for k in found.stay]))
+            if form is not None:
+                if found.buffers is not None:
+                    starts = [starts[k] + rest for k, rest in found.buffers]
+                    refs = [refs[k] for k, _ in found.buffers]
+                return Plan(form, refs, starts, [literals[k] for k in found.lifted])
+        made = program()
+        structure = Structure(made)
+        form = self._form(structure)
+        if found is None:
+            numbers = {ref: k for k, ref in enumerate(refs)}
+            places = zip(structure.refs, structure.starts, strict=True)
+            buffers = [(numbers[ref], start - starts[numbers[ref]]) for ref, start in places]
+            same = structure.refs == refs and structure.starts == starts
+            rest = {literal: k for k, literal in enumerate(literals)}
+            lifted = [rest.pop(number) for number in structure.numbers]
+            found = _Recalled(None if same else buffers, lifted, list(rest.values()))
+            self._recalled[key] = found
+            self._recalled_size += len(key)
+            while self._recalled_size > KEYS:
+                self._recalled_size -= len(self._recalled.popitem(last=False)[0])
+        if len(found.forms) >= FORMS:
+            found.forms.clear()
+        found.forms[tuple([literals[k].bits for k in found.stay])] = form
+        return self._planned(made, structure, form)
+
+    def _planned(self, program: Program, structure: Structure, form: Form) -> Plan:
+        """A form over the buffers and numbers of a program."""
+        made = Plan(form, structure.refs, structure.starts, structure.numbers, program.keep)
+        if debug.watches_schedules():
+            debug.schedule(program, made.kernels)
+        return made
+
+    def _form(self, structure: Structure) -> Form:
+        """The form of a structure."""
         known = self._known.get(structure.key)
         if known is not None:
             key, form, _ = known
@@ -163,10 +243,7 @@ class Plans:
             template, n = self._of_any_size(structure) or (_template(*stand_in(structure.key)), 0)
             form = Form(template, n)
             self._remember(structure, form)
-        made = Plan(form, structure, program.keep)
-        if debug.watches_schedules():
-            debug.schedule(program, made.kernels)
-        return made
+        return form
 
     def _remember(self, structure: Structure, form: Form) -> None:
         """Keep which form serves a structure, unless that alone is too large."""

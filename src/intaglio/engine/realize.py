@@ -17,6 +17,7 @@ from intaglio.engine import debug
 from intaglio.engine.devices import device_of
 from intaglio.engine.form import Move
 from intaglio.ops.memory import BufferRef
+from intaglio.runtime.allocator import Block
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
 
@@ -67,6 +68,8 @@ def buffer_of(ref: BufferRef) -> Buffer:
     Raises: InternalError if it has none; FileFormatError if they are a file's that was cut off.
     """
     found = ref.memory
+    if isinstance(found, Block):
+        return found
     if not isinstance(found, Buffer):
         raise InternalError(f"engine: {ref} has no bytes. Please report it.")
     if isinstance(found, FileBuffer):
@@ -120,14 +123,14 @@ def _allocate(made: Plan) -> list[Buffer | None]:
     """The bytes of every buffer of a plan, by number; none for those that no kernel uses."""
     form, refs = made.form, made.refs
     memory: list[Buffer | None] = [None] * len(refs)
-    for number, source in form.used:
-        ref = refs[number]
-        if source is None:
-            memory[number] = buffer_of(ref)
-        elif source == number:
-            memory[number] = device_of(ref.device).allocate(ref.nbytes)
-        else:
-            memory[number] = memory[source]
+    for number in form.there:
+        memory[number] = buffer_of(refs[number])
+    for device, numbers in form.allocated.items():
+        blocks = device_of(device).allocate_all([refs[number].nbytes for number in numbers])
+        for number, block in zip(numbers, blocks, strict=True):
+            memory[number] = block
+    for number, source in form.lent:
+        memory[number] = memory[source]
     return memory
 
 

@@ -10,6 +10,7 @@ from intaglio.ir.node import Node, toposort
 from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import Composite
+from intaglio.ops.convolution import Convolution, KernelsOf
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Put, Take, Window, const, iota, put, take, window
 from intaglio.ops.movement import Movement, expand, flip, pad, permute, reshape, shrink
@@ -36,6 +37,8 @@ def pull(node: Node, ct: Node) -> Cotangents:
             return [put("add", zeros_like(x), ct, *indices), *([None] * len(indices))]
         case Put(combine=combine):
             return _pull_put(node, combine, ct)
+        case Convolution() | KernelsOf():
+            return list(op.vjp(ct, node, *node.src))
         case Composite():
             inside = pull_back(op.written_out(*node.src), ct, leaves=frozenset(node.src))
             return [inside.pop(s, None) for s in node.src]  # to each once, where one is given twice

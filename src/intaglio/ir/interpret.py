@@ -143,6 +143,8 @@ class _Machine:
                 return self.across(node)
             case "interleave":
                 return self.interleave(node, second=_field(op, "second"))
+            case "shuffle":
+                return self.shuffle(node, _field(op, "places"))
             case _:
                 return self.elementwise(node)
 
@@ -185,6 +187,14 @@ class _Machine:
         if not isinstance(x, list) or not isinstance(y, list):
             raise InternalError("interpret: scalars interleaved")
         return [lanes[first + k] for k in range(node.shape[0] // 2) for lanes in (x, y)]
+
+    def shuffle(self, node: Node, places: tuple[int, ...]) -> Value:
+        """Lanes of two vectors by number."""
+        x, y = (_spread(self.value(s), s.shape) for s in node.src)
+        if not isinstance(x, list) or not isinstance(y, list):
+            raise InternalError("interpret: scalars shuffled")
+        both = [*x, *y]
+        return [both[k] for k in places]
 
     def address(self, pointer: Node) -> int:
         """Where a parameter or scratch memory begins."""

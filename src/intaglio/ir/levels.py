@@ -39,7 +39,7 @@ class Level(Enum):
 
 _T, _K, _P, _I = Level.TENSOR, Level.KERNEL, Level.LOOP, Level.LINEAR
 
-# Elementwise ops stand at every level, decomposed ones above LINEAR only (there, double precision keeps its functions).
+# Elementwise ops stand at every level, decomposed ones above LINEAR only.
 _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "const": (_T, _K, _P, _I),
     "iota": (_T, _K, _I),
@@ -60,13 +60,13 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "pad": (_T, _K),
     "shrink": (_T, _K),
     "flip": (_T, _K),
-    "matmul": (_T,),
     "reduce": (_T, _K),
     "scan": (_T, _K),
     "fold": (_P,),
     "across": (_I,),
     "dot": (_P, _I),
     "interleave": (_I,),
+    "shuffle": (_I,),
     "range": (_T, _K, _P),
     "load": (_P, _I),
     "assign": (_T,),
@@ -91,6 +91,8 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
 
 def levels_of(kind: type[Op]) -> tuple[Level, ...]:
     """The levels at which an op may stand; none for what only rules are made of."""
+    if hasattr(kind, "written_out"):  # the trait of composite ops
+        return (_T,)
     if hasattr(kind, "arity"):  # the trait of elementwise ops
         return tuple(Level)
     return _LEVELS.get(kind.name, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from intaglio.core.errors import InternalError
@@ -70,15 +71,12 @@ class Node:
     @property
     def size(self) -> int:
         """The number of elements."""
-        n = 1
-        for extent in self.shape:
-            n *= extent
-        return n
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """The number of bytes that the value takes in memory."""
-        return self.size * self.dtype.itemsize
+        return prod(self.shape) * self.dtype.itemsize
 
     @property
     def rank(self) -> int:

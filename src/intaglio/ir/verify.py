@@ -154,6 +154,13 @@ class _Code:
                 if x.shape != y.shape or x.dtype is not y.dtype or len(x.shape) != 1 or x.shape[0] % 2:
                     self.fail(node, f"interleave takes two vectors of 2 * k lanes, not {x.shape} and {y.shape}")
                 self.define(node)
+            case "shuffle":
+                x, y = node.src
+                lanes = x.shape[0] if len(x.shape) == 1 and x.shape == y.shape and x.dtype is y.dtype else 0
+                places: tuple[int, ...] = getattr(node.op, "places", ())
+                if any(not 0 <= k < 2 * lanes for k in places):
+                    self.fail(node, f"shuffle names lanes of two alike vectors, not of {x.shape} and {y.shape}")
+                self.define(node)
             case _:
                 self.define(node)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 from intaglio.core.dtypes import DType, dtypes
@@ -27,10 +28,7 @@ class View(NamedTuple):
     @property
     def size(self) -> int:
         """The number of elements."""
-        n = 1
-        for extent in self.shape:
-            n *= extent
-        return n
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -79,7 +77,7 @@ class View(NamedTuple):
 
     def permute(self, order: Ints) -> View:
         """The axes in another order."""
-        return View(self.dtype, tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order), self.offset)
+        return _permuted(self, order)
 
     def flip(self, axes: Ints) -> View:
         """Some axes in reverse."""
@@ -162,38 +160,7 @@ class View(NamedTuple):
 
     def reshape(self, shape: Ints) -> View | None:
         """Another shape over the same bytes; None where the strides do not allow it."""
-        if shape == self.shape:
-            return self
-        if self.size == 0:
-            return View.contiguous(self.dtype, shape, self.offset)
-        blocks: list[tuple[int, int]] = []  # (extent, stride) of runs of axes that step as one
-        for extent, stride in zip(self.shape, self.strides, strict=True):
-            if extent == 1:
-                continue
-            if blocks and blocks[-1][1] == extent * stride:
-                blocks[-1] = (blocks[-1][0] * extent, stride)
-            else:
-                blocks.append((extent, stride))
-        strides: list[int] = []
-        place, left = len(blocks) - 1, 0
-        step = self.dtype.itemsize
-        for extent in reversed(shape):
-            if extent == 1:
-                strides.append(step)
-                continue
-            if left <= 1:
-                if place < 0:
-                    return None
-                left, step = blocks[place]
-                place -= 1
-            if left % extent:
-                return None
-            strides.append(step)
-            step *= extent
-            left //= extent
-        if place >= 0 or left > 1:
-            return None
-        return View(self.dtype, shape, tuple(reversed(strides)), self.offset)
+        return self if shape == self.shape else _reshaped(self, shape)
 
     def byte_bounds(self) -> tuple[int, int]:
         """The first byte and the byte past the last (equal where there is no element)."""
@@ -344,6 +311,47 @@ def _collides(axes: list[tuple[int, int, int]], itemsize: int) -> bool:
         if sum_hits(terms, -start - itemsize + 1, -start + itemsize - 1):
             return True
     return False
+
+
+@lru_cache(maxsize=4096)
+def _permuted(view: View, order: Ints) -> View:
+    """A view with its axes in another order."""
+    return View(view.dtype, tuple([view.shape[a] for a in order]), tuple([view.strides[a] for a in order]), view.offset)
+
+
+@lru_cache(maxsize=4096)
+def _reshaped(view: View, shape: Ints) -> View | None:
+    """A view under another shape; None where the strides do not allow it."""
+    if view.size == 0:
+        return View.contiguous(view.dtype, shape, view.offset)
+    blocks: list[tuple[int, int]] = []  # (extent, stride) of runs of axes that step as one
+    for extent, stride in zip(view.shape, view.strides, strict=True):
+        if extent == 1:
+            continue
+        if blocks and blocks[-1][1] == extent * stride:
+            blocks[-1] = (blocks[-1][0] * extent, stride)
+        else:
+            blocks.append((extent, stride))
+    strides: list[int] = []
+    place, left = len(blocks) - 1, 0
+    step = view.dtype.itemsize
+    for extent in reversed(shape):
+        if extent == 1:
+            strides.append(step)
+            continue
+        if left <= 1:
+            if place < 0:
+                return None
+            left, step = blocks[place]
+            place -= 1
+        if left % extent:
+            return None
+        strides.append(step)
+        step *= extent
+        left //= extent
+    if place >= 0 or left > 1:
+        return None
+    return View(view.dtype, shape, tuple(reversed(strides)), view.offset)
 
 
 @lru_cache(maxsize=4096)

@@ -30,9 +30,10 @@ from intaglio.ops.elementwise import (
     minimum,
     mul,
     or_,
+    sub,
     where,
 )
-from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range
+from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range, Shuffle
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from intaglio.lower.positions import Position
 
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
+STRIDED: Final = 4  # steps of a load along a vector up to which whole vectors are read, not single elements
+WRITTEN_OUT: Final = 96  # values taken by the innermost loop of a reduction up to which it is no loop
 BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
 
 
@@ -388,11 +391,13 @@ class Emitter:
                 (level, value if coefficient == 1 else self.put(level, mul(value, self.index.number(coefficient))))
             )
         if extra is not None:
-            shift, rest = self.index.affine(extra[0].base)
+            binding, step = extra
+            shift, rest = self.index.affine(binding.base)
             if rest:
-                parts.append((extra[0].frame, extra[0].base))
+                base = binding.base if step == 1 else self.put(binding.frame, mul(binding.base, number(step)))
+                parts.append((binding.frame, base))
             else:
-                constant += shift
+                constant += shift * step
         parts.sort(key=lambda part: part[0])
         if not parts:
             return self.index.number(constant)
@@ -405,6 +410,9 @@ class Emitter:
     def _load(self, node: Node, op: Load, instance: Instance, level: int) -> Node:
         """A load: scalar, of neighbours, or gathered; masked by its gate and the loop's tail."""
         pointer, place = node.src[0], node.src[1]
+        step = self.stride(place, self.vector(self.mask(place))) if len(node.src) == 2 else 0
+        if 2 <= step <= STRIDED:
+            return self._strided(node, op, step, instance, level)
         index, along = self.address(place, instance)
         gate = self.emit(node.src[2], instance) if len(node.src) > 2 else None
         lanes = self.bound[along].lanes if along is not None else 0
@@ -427,6 +435,49 @@ class Emitter:
         safe = self.put(level, where(gate, index, number(0)))
         raw = self.put(level, load(pointer, safe, epoch=op.epoch))
         return self.put(level, where(gate, raw, const(node.dtype, 0)))
+
+    def stride(self, place: Node, v: Node | None) -> int:
+        """How far an index steps along a range, evenly; 0 if it does not, or not evenly."""
+        if v is None:
+            return 0
+        _, terms = self.index.affine(place)
+        even = not any(t is not v and self.mask(t) & self.bit(v) for t in terms)
+        return terms.get(v, 0) if even else 0
+
+    def _strided(self, node: Node, op: Load, step: int, instance: Instance, level: int) -> Node:
+        """A load of every `step`-th element: as many whole vectors, whose lanes are then put together.
+
+        The last vector ends with the last element that is asked for, so that nothing past it is read.
+        """
+        pointer, place = node.src
+        v = self.vector(self.mask(place))
+        assert v is not None
+        binding = self.bound[v]
+        lanes, number_of = binding.lanes, instance.get(v, 0)
+        constant, terms = self.index.affine(place)
+        rest = {t: c for t, c in terms.items() if t is not v}
+        starts = [k * lanes for k in range(step - 1)] + [step * (lanes - 1) + 1 - lanes]
+        left: Node | None = None
+        if self.tail(v, instance) is not None:
+            assert binding.bound is not None
+            left = self.put(binding.frame, sub(binding.bound, self.first(binding, number_of)))
+            left = self.put(binding.frame, mul(left, number(step)))
+        read: list[Node] = []
+        for start in starts:
+            at = self._sum(constant + number_of * lanes * step + start, rest, instance, (binding, step))
+            if left is None:
+                read.append(self.put(level, load(pointer, at, lanes=lanes, epoch=op.epoch)))
+                continue
+            ends = self.put(binding.frame, make(ADD, iota(lanes), number(start + step - 1)))
+            inside = self.put(binding.frame, lt(ends, left))
+            read.append(self.put(level, load(pointer, at, inside, lanes=lanes, epoch=op.epoch)))
+        home = [min(step * j // lanes, step - 1) for j in range(lanes)]  # the vector that has a lane's element
+        value = read[0]
+        for k in range(1, step):
+            kept = [(step if k == 1 else 1) * j if home[j] < k else 0 for j in range(lanes)]
+            places = [lanes + step * j - starts[k] if home[j] == k else kept[j] for j in range(lanes)]
+            value = self.put(level, make(Shuffle(tuple(places)), value, read[k]))
+        return value
 
     # -- reductions
 
@@ -476,14 +527,19 @@ class Emitter:
         if not ranges:
             return [self.combine(kind, acc, body, instance) for acc, instance in zip(inits, instances, strict=True)]
         r = ranges[0]
-        return self.loop(
-            number(0),
-            self.stops.get(r, r.src[0]),
-            1,
-            inits,
-            lambda _, carried: self._fold_loops(kind, body, ranges[1:], instances, carried),
-            lambda frame, counter: (r, Binding(frame, counter)),
-        )
+
+        def run(_: Node, carried: list[Node]) -> list[Node]:
+            return self._fold_loops(kind, body, ranges[1:], instances, carried)
+
+        def bind(frame: int, counter: Node) -> tuple[Node, Binding]:
+            return r, Binding(frame, counter)
+
+        extent, rest = self.index.affine(r.src[0])
+        if len(ranges) > 1 or rest or r in self.stops or extent * len(instances) > WRITTEN_OUT:
+            return self.loop(number(0), self.stops.get(r, r.src[0]), 1, inits, run, bind)
+        for k in range(extent):
+            inits = self.loop(number(k), number(k + 1), 1, inits, run, bind, once=True)
+        return inits
 
     def combine(self, kind: str, accumulator: Node, body: Node, instance: Instance) -> Node:
         """One more value taken into an accumulator; a product summed is one fused instruction."""

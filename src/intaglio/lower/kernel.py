@@ -18,7 +18,7 @@ from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.blocks import Blocks, Member, block_rows, written_over
 from intaglio.lower.choice import MODEL, Choice, Decisions
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import Emitter, usual
+from intaglio.lower.emit import STRIDED, Emitter, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
@@ -26,14 +26,16 @@ from intaglio.lower.parts import Part, Parts, nest
 from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.ranges import Scalarize, has_division
+from intaglio.lower.scans import Running
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
+from intaglio.lower.sliding import sliding
 from intaglio.lower.stream import Stream, streamed
 from intaglio.lower.words import in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
-from intaglio.ops.movement import Reshape, expand
+from intaglio.ops.movement import Reshape
 from intaglio.ops.reduce import COMBINES, Fold, Reduce, Scan
 from intaglio.ops.transcendental import FORMS as _FORMS  # noqa: F401 # pyright: ignore[reportUnusedImport] -- fills a table
 from intaglio.rules.choices import choices, logic
@@ -168,7 +170,7 @@ class _Kernel:
             case Store():
                 value = node.src[1]
                 if isinstance(value.op, Scan):
-                    self._scan(node, value.op)
+                    self._scan(node, value.op, split=split)
                 else:
                     self._stores(group, split=split)
             case StoreAt(combine=combine):
@@ -304,7 +306,7 @@ class _Kernel:
         per = -(-extent // self.target.threads)
         return self.loops.chunk_of(extent, -(-per // unit) * unit)
 
-    def _scan(self, node: Node, op: Scan) -> None:
+    def _scan(self, node: Node, op: Scan, *, split: bool) -> None:
         """A running reduction: the axis in order, the others around it."""
         self.kind = "c"
         scalar = self._scalarize()
@@ -315,41 +317,10 @@ class _Kernel:
         pointer, index = self._target(target, tuple(own), scalar)
         body = self._decomposed(scalar.at(x, tuple(own)))
         self.decide.begin()
-        self._pass_caches([Place(pointer, index, body)], x.size)
-        emitter = self.emitter
+        place = Place(pointer, index, body)
+        self._pass_caches([place], x.size)
         along = own[op.axis]
-        around = [r for r in own if r is not along]
-        v = (
-            around[-1]
-            if self.target.vector_bytes and around and op.axis != len(own) - 1 and self._steps(index, around[-1]) == 1
-            else None
-        )
-        emitter.pinned |= emitter.bit(along)
-
-        def chain(instances: list[Instance], lanes: int) -> None:
-            start = COMBINES[op.kind].identity(x.dtype)
-            if lanes:
-                start = emitter.put(len(emitter.frames) - 1, expand(start, (lanes,)))
-
-            def step(_: Node, carried: list[Node]) -> list[Node]:
-                following = [emitter.combine(op.kind, acc, body, i) for acc, i in zip(carried, instances, strict=True)]
-                for total, instance in zip(following, instances, strict=True):
-                    self.emitter.store(pointer, index, total, instance)
-                return following
-
-            emitter.loop(
-                number(0), along.src[0], 1, [start] * len(instances), step, lambda f, c: (along, Binding(f, c))
-            )
-
-        def innermost(_: Node, carried: list[Node]) -> list[Node]:
-            if v is None:
-                chain([{}], 0)
-            else:
-                self.loops.vectors(v, emitter.lanes_of(body), self.decide.of("vectors", UNROLL, VECTORS), chain)
-            return carried
-
-        self.loops.nest([r for r in around if r is not v], innermost)
-        emitter.pinned &= ~emitter.bit(along)
+        Running(self.loops, place, op.kind, along, [r for r in own if r is not along]).run(split=split)
 
     def _rows(self, stores: Sequence[Node], lead: int, *, split: bool) -> None:
         """Stores that run together for some rows at a time, with scratch for those rows only."""
@@ -546,6 +517,10 @@ class _Kernel:
             words = in_words(self.loops, self.axes, places[0], row, v, sheets) if split else None
             if words is not None:
                 words.run(ranges)
+                return
+            slid = sliding(self.loops, self.axes, places[0], row=row, column=v, others=sheets)
+            if slid is not None and self.decide.of("slid", 1, (0,)):
+                slid.run([r for r in sheets if r is not slid.line], split=split)
                 return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
@@ -805,8 +780,9 @@ class _Kernel:
                             continue
                         step = self._steps(place, r)
                         nested = any(isinstance(s.op, Load) for s in walk((place,)))
+                        near = len(n.src) == 2 and 2 <= self.emitter.stride(place, r) <= STRIDED
                         weight = 8 if n in often else 1
-                        score += weight if step == 1 else -2 * weight if not nested else 0
+                        score += weight if step == 1 else -2 * weight if not nested and not near else 0
             if best is None or score >= best[0]:
                 best = score, r
         if best is None or best[0] <= 0:
@@ -816,8 +792,6 @@ class _Kernel:
 
 def decompose(root: Node, *, in_parts: bool = False) -> Node:
     """An expression with every op that is not primitive replaced by its decomposition, until none is left.
-
-    Double precision keeps its functions: the library has them.
 
     Args:
         in_parts: Whether large integers of decompositions are put together from halves, so that none is taken for

@@ -79,6 +79,32 @@ class Loops:
         end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
         return begin, emitter.put(0, minimum(end, number(extent)))
 
+    def together(
+        self,
+        extent: int,
+        count: int,
+        body: Callable[[Node, int], None],
+        begin: Node | None = None,
+        end: Node | None = None,
+    ) -> None:
+        """A range some places at a time; what is left of it, or of the part between bounds, goes with its last.
+
+        Args:
+            body: Given the first place, and how many.
+        """
+        emitter = self.emitter
+        whole = extent // count * count
+        level = len(emitter.frames) - 1
+        start = number(0) if begin is None else begin
+        stop = number(whole) if end is None else emitter.put(level, minimum(end, number(whole)))
+        if whole:
+            emitter.loop(start, stop, count, (), lambda counter, carried: (body(counter, count), carried)[1])
+        if whole < extent and end is not None:
+            rest = emitter.put(level, lt(number(whole), end))
+            emitter.when(rest, lambda: body(number(whole), extent - whole))
+        elif whole < extent:
+            body(number(whole), extent - whole)
+
     def vectors(self, v: Node, lanes: int, unroll: int, body: Body) -> None:
         """A range by whole vectors, then the rest."""
         extent = self.extent(v)

@@ -14,7 +14,7 @@ from intaglio.ir.node import toposort
 from intaglio.lower.binding import Binding
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK
-from intaglio.ops.elementwise import add, lt, minimum
+from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.memory import Window
 from intaglio.ops.reduce import Reduce, Scan
 
@@ -98,16 +98,10 @@ class Parts:
 
     def _side_by_side(self, values: list[Node], *, split: bool) -> None:
         """A few places at a time, and those that are left."""
-        emitter = self._loops.emitter
         chains = CHAINS if len(values) < SHORT else CHAINS // 2 if len(values) < LONG else CHAINS // 4
         chains = min(chains, self._lead, self._lines(values))
-        whole = self._lead // chains * chains
         begin, end = self._chunk(chains, split=split)
-        level = len(emitter.frames) - 1
-        self._each(begin, emitter.put(level, minimum(end, number(whole))), chains)
-        if whole < self._lead:
-            rest = emitter.put(level, lt(number(whole), end))
-            emitter.when(rest, lambda: self._run(self._at(number(whole), self._lead - whole)))
+        self._loops.together(self._lead, chains, lambda start, count: self._run(self._at(start, count)), begin, end)
 
     def _side_by_side_of_any_number(self) -> None:
         """A few places at a time, then one after the other, where it is not known how many there are."""

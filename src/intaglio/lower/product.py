@@ -147,7 +147,17 @@ class Product:
     whatever the blocks are.
     """
 
-    def __init__(self, loops: Loops, axes: itertools.count[int], place: Place, *, row: Node, column: Node) -> None:
+    def __init__(
+        self,
+        loops: Loops,
+        axes: itertools.count[int],
+        place: Place,
+        *,
+        row: Node,
+        column: Node,
+        tile: tuple[int, int] | None = None,
+    ) -> None:
+        """Of a store; `tile`: (rows, vectors) of a tile, if the model's is not to be taken."""
         self.loops: Final = loops
         self.emitter: Final = loops.emitter
         self.target: Final = loops.emitter.target
@@ -162,7 +172,7 @@ class Product:
         self.width: Final = loops.extent(column)
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         size = self.height, self.width // self.lanes, self.target
-        self.tile_rows, self.vectors = loops.decide.of("tile", tile_shape(*size), tile_shapes(*size))
+        self.tile_rows, self.vectors = loops.decide.of("tile", tile or tile_shape(*size), tile_shapes(*size))
         self.panel: Final = self.lanes * self.vectors
         self.whole_rows: Final = self.height // self.tile_rows * self.tile_rows
         self.whole_columns: Final = self.width // self.panel * self.panel

@@ -1,4 +1,4 @@
-"""Products of few rows by a matrix out of memory: slabs of it are copied into a cache, the sums so far stay there."""
+"""Products of few rows by a large matrix: slabs of it pass the first cache, the sums so far stay in the second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
-from intaglio.lower.product import PACK, tile_shape, tile_shapes
+from intaglio.lower.product import PACK, WIDEST, tile_shape, tile_shapes
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, const, load
@@ -19,18 +19,24 @@ from intaglio.ops.reduce import Fold
 if TYPE_CHECKING:
     import itertools
 
+    from intaglio.core.target import Target
     from intaglio.lower.loops import Body, Loops
 
-ROWS: Final = 64  # at most: of more rows, each makes the copy of columns as a whole cheaper
-SHALLOW: Final = 512  # rows of the matrix up to which whole columns are copied
-COLUMNS: Final = 512  # of a slab at most
-FEWEST: Final = 128  # columns of a slab at least, so that long pieces of each row are read
+ROWS: Final = 192  # at most: of more rows, each makes the copy of columns as a whole cheaper
+SHALLOW: Final = 256  # rows of the matrix up to which whole columns are taken
+COLUMNS: Final = 2048  # of a block at most
+FEWEST: Final = 128  # columns of a block at least, so that long pieces of each row are read
+PAGES: Final = 64  # rows of a slab at least: a processor reads ahead in about as many pages
+COPIED_ROWS: Final = 64  # the same bounds where a matrix is computed, and so copied
+COPIED_SHALLOW: Final = 512
+COPIED_COLUMNS: Final = 512
 
 
 class Slabs:
     """One product being lowered: blocks of columns, in each slabs of rows of the matrix, in each tiles.
 
-    Each number is the sum of the same terms in the same order as without slabs.
+    A slab is read where it lies, by panels that stay in the first cache for all rows; what must be computed of the
+    matrix is put into scratch first. Each number is the sum of the same terms in the same order as without slabs.
     """
 
     def __init__(
@@ -47,18 +53,13 @@ class Slabs:
         self.height: Final = loops.extent(row)
         self.width: Final = loops.extent(column)
         size = self.height, self.width // self.lanes, self.emitter.target
-        self.tile_rows, self.vectors = loops.decide.of("tile", tile_shape(*size), tile_shapes(*size))
+        self.tile_rows, self.vectors = loops.decide.of("tile", _wide_tile(*size), tile_shapes(*size))
         unit = self.lanes * self.vectors
-        self.near: Final = near
-        panels = -(-min(COLUMNS, self.width if near else max(FEWEST, self.width // 8)) // unit)
-        self.columns: Final = unit * loops.decide.of("panels", panels, about(panels, 1, 2 * COLUMNS // unit))
-        stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
         factor = _matrix(loops, fold, column)
-        room = PACK - self.height * stride * fold.dtype.itemsize
-        line = stride * factor.dtype.itemsize
-        if near:  # a panel stays in the first cache
-            room, line = loops.emitter.target.level1 // 2, unit * factor.dtype.itemsize
-        self.lines: Final = max(1, room // line)
+        self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows
+        self.columns: Final = self._block_columns(unit, fold.dtype.itemsize, near=near)
+        stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        self.lines: Final = self._slab_lines(unit, stride, factor.dtype.itemsize, near=near)
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
         self.first: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a slab
         self.factor: Final = factor
@@ -67,9 +68,30 @@ class Slabs:
         index = self.emitter.index
         self.copied: Final = index.sum([(self.depth, stride), (self.first, -stride), (column, 1), (self.block, -1)])
         self.held: Final = index.sum([(row, stride), (column, 1), (self.block, -1)])
-        (self.body,) = substitute((fold.src[0],), {} if near else {factor: load(self.scratch, self.copied)})
+        (self.body,) = substitute((fold.src[0],), {factor: load(self.scratch, self.copied)} if self.copies else {})
         (value,) = substitute((place.value,), {fold: load(self.sums, self.held)})
         self.place: Final = Place(place.pointer, place.index, value)
+
+    def _block_columns(self, unit: int, itemsize: int, *, near: bool) -> int:
+        """How many columns a block has: many, but some blocks for each thread, of which scratch holds the sums."""
+        threads = self.emitter.target.threads
+        share = self.width if near or threads == 1 else max(FEWEST, -(-self.width // (2 * threads)))
+        room = (PACK // 2 if self.copies else PACK) // itemsize // self.height - self.lanes
+        most = max(1, min(room, COPIED_COLUMNS if self.copies else COLUMNS) // unit)
+        panels = min(most, -(-share // unit))
+        return unit * self.loops.decide.of("panels", panels, about(panels, 1, most))
+
+    def _slab_lines(self, unit: int, stride: int, itemsize: int, *, near: bool) -> int:
+        """How many rows of the matrix a slab has.
+
+        A panel of it stays in the first cache. The first tile of a panel waits for memory, more so the more pages the
+        rows lie in; the more tiles there are, the less that counts beside taking the sums up again for each slab.
+        """
+        if self.copies:
+            return max(1, (PACK - self.height * stride * itemsize) // (stride * itemsize))
+        most = max(1, self.emitter.target.level1 // 2 // (unit * itemsize))
+        lines = most if near else min(most, max(PAGES, self.height))
+        return self.loops.decide.of("lines", lines, about(lines, 1, most))
 
     def run(self, sheets: list[Node], *, split: bool) -> None:
         """Write the loops; `split`: threads share blocks of columns."""
@@ -117,7 +139,7 @@ class Slabs:
 
         def slab(counter: Node, carried: list[Node]) -> list[Node]:
             last = self._end(counter, self.lines, depth)
-            if not self.near:
+            if self.copies:
                 self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
             across(lambda instances, _: self._tiles(instances, counter, last))
             return carried
@@ -161,22 +183,34 @@ class Slabs:
 
 
 def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:
-    """Whether a store is a product of few rows by a matrix out of memory, whose columns are long and lie together."""
+    """Whether a store is a product of few rows by a large matrix, whose columns are long and lie together."""
     emitter = loops.emitter
     folds = _folds(place.value)
     both = emitter.bit(row) | emitter.bit(column)
-    if len(folds) != 1 or emitter.mask(folds[0]) & both != both or loops.extent(row) > ROWS or len(folds[0].src) < 2:
+    if len(folds) != 1 or emitter.mask(folds[0]) & both != both or len(folds[0].src) < 2:
         return False
     (fold,) = folds
     rows = fold.src[1:]
     factor = _matrix(loops, fold, column)
     places = [n.src[1] for n in walk((factor,)) if isinstance(n.op, Load)]
     steps = [emitter.index.affine(p)[1] for p in places if emitter.mask(p) & emitter.bit(column)]
-    together = bool(steps) and all(terms.get(column) == 1 for terms in steps)
-    deep = math.prod(loops.extent(r) for r in rows)
-    size = loops.extent(column) * deep * factor.dtype.itemsize
-    wide = loops.extent(column) >= 2 * FEWEST
-    return together and wide and loops.extent(rows[-1]) > SHALLOW and size > 2 * emitter.target.level2
+    if not steps or any(terms.get(column) != 1 for terms in steps) or loops.extent(column) < 2 * FEWEST:
+        return False
+    size = loops.extent(column) * math.prod(loops.extent(r) for r in rows) * factor.dtype.itemsize
+    level2 = emitter.target.level2
+    if isinstance(factor.op, Load):
+        return loops.extent(row) <= ROWS and loops.extent(rows[-1]) > SHALLOW and size > level2 // 4
+    return loops.extent(row) <= COPIED_ROWS and loops.extent(rows[-1]) > COPIED_SHALLOW and size > 2 * level2
+
+
+def _wide_tile(height: int, width: int, target: Target) -> tuple[int, int]:
+    """(rows, vectors) of a tile: of rows as in other products, but of vectors so many that they come from long pieces.
+
+    Three quarters of the registers hold sums. Fewer leave the multiply-adds waiting for one another and for the loop.
+    """
+    rows, vectors = tile_shape(height, width, target)
+    wide = min(WIDEST, target.vector_registers * 3 // 4 // rows)
+    return rows, max(vectors, wide) if width >= 4 * wide else vectors
 
 
 def _folds(value: Node) -> list[Node]:

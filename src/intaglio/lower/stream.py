@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
-PIECE: Final = 1 << 12  # bytes of a row that one thread reads at least: a page
+PIECE: Final = 1 << 11  # bytes of a row that are read at once at least: half a page
 
 
 class Stream:
@@ -71,9 +71,12 @@ class Stream:
         self.loops.nest(outer, blocks)
 
     def _share(self, extent: int) -> int:
-        """Columns of a chunk: pieces of rows that are not too short, in chunks that are equally long."""
+        """Columns of a chunk: pieces of rows that are not too short, in chunks that are equally long.
+
+        There is a chunk for each thread even if pieces are half as long then.
+        """
         least = PIECE // self.scratch.dtype.itemsize
-        chunks = max(1, min(CHUNKS, extent // least))
+        chunks = max(1, min(CHUNKS, extent // least), min(self.emitter.target.threads, 2 * extent // least))
         return -(-extent // chunks // self.unit) * self.unit
 
     def _block(self, start: Node, end: Node) -> None:

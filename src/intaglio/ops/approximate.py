@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, make
-from intaglio.ops.elementwise import ABS, bitcast, fma, gt, lt, mul, where
+from intaglio.ops.elementwise import ABS, bitcast, fma, gt, lt, mul, sub, where
 from intaglio.ops.memory import const
 
 if TYPE_CHECKING:
@@ -16,7 +16,12 @@ f32: Final = dtypes.float32
 f64: Final = dtypes.float64
 i32: Final = dtypes.int32
 i64: Final = dtypes.int64
-ROUNDING: Final = 12582912.0  # 1.5 * 2 ** 23: a small number added to it is rounded to a whole one, in the last bits
+ROUNDING: Final = {  # a small number added to it is rounded to a whole one, in the last bits
+    f32: 1.5 * 2.0**23,
+    f64: 1.5 * 2.0**52,
+}
+WORDS: Final = {f32: i32, f64: i64}  # the integers as long as a float
+PAIRED: Final = 13  # coefficients from which on waiting costs more than the squares that it takes to wait less
 
 
 def number(value: float) -> Node:
@@ -32,6 +37,17 @@ def double(value: float) -> Node:
 def whole(value: int) -> Node:
     """An int32 constant."""
     return const(i32, value)
+
+
+def like(x: Node, value: float) -> Node:
+    """A constant of the dtype of x."""
+    return const(x.dtype, value)
+
+
+def nearest(x: Node, factor: float) -> tuple[Node, Node]:
+    """The whole number nearest to x times a factor, never -0: as an integer in the last bits of a float, as a float."""
+    shifted = fma(x, like(x, factor), like(x, ROUNDING[x.dtype]))
+    return shifted, sub(shifted, like(x, ROUNDING[x.dtype]))
 
 
 def polynomial(coefficients: Sequence[float], x: Node) -> Node:
@@ -55,6 +71,11 @@ def by_pairs(coefficients: Sequence[float], x: Node) -> Node:
     return terms[0]
 
 
+def series(coefficients: Sequence[float], x: Node) -> Node:
+    """A polynomial, highest power first, by whichever of the two is quicker for its length."""
+    return (polynomial if len(coefficients) < PAIRED else by_pairs)(coefficients, x)
+
+
 def magnitude(x: Node) -> Node:
     """|x|."""
     return make(ABS, x)
@@ -73,5 +94,5 @@ def at_least(x: Node, bound: float) -> Node:
 
 
 def bits(x: Node) -> Node:
-    """The bits of a float32 as an int32."""
-    return bitcast(x, i32)
+    """The bits of a float as a signed integer."""
+    return bitcast(x, WORDS[x.dtype])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, toposort
+from intaglio.ops.composite import Broadcast
 from intaglio.ops.elementwise import Add, Cast, FloorDiv, Maximum, Minimum, Mod, Mul, Sub, Where
 from intaglio.ops.memory import Const, Iota, Take
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
@@ -38,7 +39,7 @@ def _whole(dtype: DType) -> Bounds:
 
 def _of(node: Node, src: list[Bounds]) -> Bounds | None:
     """The bounds of a node before it wraps, from those of its inputs; None where nothing is known."""
-    match node.op:
+    match node.op.op if isinstance(node.op, Broadcast) else node.op:
         case Const() as op:
             return int(op.value), int(op.value)
         case Iota(n=n):

@@ -6,13 +6,15 @@ body of a loop. So it costs a tensor's program one node, and the stages after kn
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, Result, rebuild, toposort
+from intaglio.ir.node import Node, Op, Result, make, rebuild, toposort
 from intaglio.ops import elementwise as ops
-from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.ops.reduce import reduce
 
 if TYPE_CHECKING:
@@ -47,12 +49,12 @@ class Matmul(Composite):
             raise InternalError(f"matmul: {x.dtype.name}{list(left)} by {y.dtype.name}{list(right)}")
         if len(left) == len(right) == 2:
             return x.dtype, (left[0], right[1])
-        return x.dtype, (*_batch(x, y), left[-2], right[-1])
+        return x.dtype, (*batch_of(x.shape[:-2], y.shape[:-2]), left[-2], right[-1])
 
     def written_out(self, x: Node, y: Node) -> Node:
         """The sum of products of both factors, repeated along the axes that they lack."""
         (m, k), n = x.shape[-2:], y.shape[-1]
-        batch = _batch(x, y)
+        batch = batch_of(x.shape[:-2], y.shape[:-2])
         rank = len(batch)
         if y.rank == 2 and x.rank == rank + 2:  # one matrix for all: its rows and the batch are rows of one product
             rows = m
@@ -71,12 +73,42 @@ class Matmul(Composite):
 MATMUL: Final = Matmul()
 
 
+@dataclass(frozen=True, slots=True)
+class Broadcast(Composite):
+    """An elementwise op on two operands of different shapes: each is repeated along the axes that it lacks."""
+
+    op: ops.Binary
+    name: ClassVar[str] = "broadcast"
+
+    def infer(self, x: Node, y: Node) -> Result:
+        """What the op gives, in the shape that both fit; they must."""
+        if x.dtype is not y.dtype:
+            raise InternalError(f"{self.op.name}: operands are {x.dtype.name} and {y.dtype.name}")
+        return self.op.infer(x, x)[0], batch_of(x.shape, y.shape)
+
+    def written_out(self, x: Node, y: Node) -> Node:
+        """The op on both as they are repeated."""
+        shape = batch_of(x.shape, y.shape)
+        return make(self.op, broadcast(x, shape), broadcast(y, shape))
+
+
+broadcasting: Final = cache(Broadcast)  # an op as one that takes operands of different shapes
+
+
 def sum_of_products(x: Node, y: Node, axes: tuple[int, ...]) -> Node:
     """The sum over axes of the product of two nodes of one shape; half precision adds in float32, bytes in int32."""
     dtype = x.dtype
     if dtype in WIDE:
         x, y = ops.cast(x, WIDE[dtype]), ops.cast(y, WIDE[dtype])
     return ops.cast(reduce("sum", ops.mul(x, y), axes), dtype)
+
+
+@lru_cache(maxsize=1024)
+def batch_of(a: Shape, b: Shape) -> Shape:
+    """The shape that two shapes which fit broadcast to."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple([n if m == 1 else m for m, n in pairs])
 
 
 def write_out(roots: Iterable[Node]) -> list[Node]:
@@ -90,14 +122,6 @@ def write_out(roots: Iterable[Node]) -> list[Node]:
         src = tuple([done[source] for source in node.src])
         done[node] = node.op.written_out(*src) if isinstance(node.op, Composite) else rebuild(node, src)
     return [done[root] for root in roots]
-
-
-def _batch(x: Node, y: Node) -> Shape:
-    """The axes in front of two stacks of matrices, broadcast."""
-    a, b = x.shape[:-2], y.shape[:-2]
-    rank = max(len(a), len(b))
-    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
-    return tuple([n if m == 1 else m for m, n in pairs])
 
 
 def _lead(x: Node, rank: int) -> Shape:

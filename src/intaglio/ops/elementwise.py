@@ -35,8 +35,8 @@ class Elementwise(Op):
     vjp: ClassVar[Callable[..., Gradients]]
 
     def is_decomposed(self, dtype: DType) -> bool:
-        """Whether it has a form of its own for a dtype: double precision keeps its functions, the library has them."""
-        return not self.primitive and dtype is not dtypes.float64
+        """Whether it is replaced by its decomposition for a dtype."""
+        return not self.primitive
 
     def decompose(self, *src: Node) -> Node:
         """The same value by primitive ops."""
@@ -466,10 +466,26 @@ class Fma(Elementwise):
         if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
             return x * y + z
         exact = Fraction(x) * Fraction(y) + Fraction(z)
-        return float(exact) if exact else x * y + z
+        try:
+            return float(exact) if exact else x * y + z
+        except OverflowError:
+            return math.inf if exact > 0 else -math.inf
 
     def vjp(self, ct: Node, out: Node, x: Node, y: Node, z: Node) -> Gradients:
         return mul(ct, y), mul(ct, x), ct
+
+
+class MulLow(Binary):
+    """What x * y loses by rounding, so that the product is mul(x, y) and this; of float64, and no tiny product."""
+
+    name: ClassVar[str] = "mul_low"
+    commutative: ClassVar[bool] = True
+
+    def evaluate(self, x: Number, y: Number) -> Number:
+        return FMA.evaluate(x, y, -(x * y))
+
+    def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
+        return None, None
 
 
 class CopySign(Binary):
@@ -486,12 +502,15 @@ class CopySign(Binary):
 
 
 class Ldexp(Binary):
-    """x * 2 ** n of float32, rounded once, for |x| < 2 and a whole n in [-300, 300]."""
+    """x * 2 ** n, rounded once, for |x| < 2 and a whole n: in [-250, 250] of float32, [-2000, 2000] of float64."""
 
     name: ClassVar[str] = "ldexp"
 
     def evaluate(self, x: Number, n: Number) -> Number:
-        return math.ldexp(x, int(n)) if n == n else n
+        try:
+            return math.ldexp(x, int(n)) if n == n else n
+        except OverflowError:
+            return math.copysign(math.inf, x)
 
     def vjp(self, ct: Node, out: Node, x: Node, n: Node) -> Gradients:
         return ldexp(ct, n), None
@@ -757,6 +776,27 @@ class Erf(_Function):
         return (mul(mul(ct, const(x.dtype, 2 / math.sqrt(math.pi))), exp(neg(mul(x, x)))),)
 
 
+@dataclass(frozen=True, slots=True)
+class Library(Elementwise):
+    """A function of float64 as the C library finds it, lane by lane: for the few numbers that no vector form is for."""
+
+    function: str
+    name: ClassVar[str] = "library"
+
+    def infer(self, *src: Node) -> Result:
+        """As the operands."""
+        return src[0].dtype, _shape(self, src)
+
+    def evaluate(self, *src: Number) -> Number:
+        stood_for = Op.single(Op.registry[self.function])
+        assert isinstance(stood_for, Elementwise)
+        return stood_for.evaluate(*src)
+
+    def vjp(self, ct: Node, out: Node, *src: Node) -> Gradients:
+        """None: it stands for an op in its decomposition alone, and that op has the gradient."""
+        raise InternalError(f"library: {self.function} is not pulled back")
+
+
 class Pow(Binary):
     """x to the power y, for floats, with C's edges: pow(x, 0) and pow(1, y) are 1."""
 
@@ -799,7 +839,7 @@ DETACH = Detach()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
-RARELY, LDEXP = Rarely(), Ldexp()
+RARELY, LDEXP, MUL_LOW = Rarely(), Ldexp(), MulLow()
 EXP, EXP2, EXPM1, LOG, LOG2, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log1p()
 SIN, COS, TAN, ASIN, ACOS, ATAN = Sin(), Cos(), Tan(), Asin(), Acos(), Atan()
 SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF = Sinh(), Cosh(), Tanh(), Asinh(), Acosh(), Atanh(), Erf()
@@ -969,6 +1009,11 @@ def rarely(condition: Node, x: Node, y: Node) -> Node:
 def fma(x: Node, y: Node, z: Node) -> Node:
     """x * y + z."""
     return make(FMA, x, y, z)
+
+
+def mul_low(x: Node, y: Node) -> Node:
+    """What x * y loses by rounding."""
+    return make(MUL_LOW, x, y)
 
 
 def copysign(x: Node, y: Node) -> Node:

@@ -1,4 +1,4 @@
-"""Logarithms and what is made of them: single precision, and powers in double precision, rounded once.
+"""Logarithms of float32 and what is made of them: single precision, and powers in double precision, rounded once.
 
 Errors in ulp: log 0.9, log1p 1.5, atanh 1.3; log2, pow, asinh and acosh 0.501.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import make
 from intaglio.ops.approximate import (
+    ROUNDING,
     at_least,
     at_most,
     bits,
@@ -19,6 +20,7 @@ from intaglio.ops.approximate import (
     f32,
     f64,
     i64,
+    like,
     magnitude,
     number,
     polynomial,
@@ -52,10 +54,8 @@ from intaglio.ops.memory import const
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
 
-ROUNDING: Final = 1.5 * 2.0**52  # a small number added to it is rounded to a whole one, in the last bits
 LOG_2: Final = 0.693147182
 TWO_THIRDS: Final = (0x3F2AAAAB, 0x3FE5555555555555)  # the bits of 2 / 3, in float32 and in float64
-LEAST_NORMAL: Final = 0x00800000  # the bits of the least float32 that is not denormal
 INFINITY: Final = 0x7F800000
 ATANH: Final = (1.85139567e-1, 1.69597063e-2, 1.05244763e-1, 1.09294005e-1, 1.42978147e-1, 1.99996218e-1, 3.33333373e-1)
 LOG2_SERIES: Final = (
@@ -74,12 +74,6 @@ def _split(x: Node) -> tuple[Node, Node]:
     """(m - 1, e) with x = m * 2 ** e and m in [2/3, 4/3), for a positive normal x; e is a float times 2 ** 23."""
     e = and_(sub(bits(x), whole(TWO_THIRDS[0])), whole(-8388608))
     return sub(bitcast(sub(bits(x), e), f32), number(1.0)), cast(e, f32)
-
-
-def _is_unusual(x: Node) -> Node:
-    """Whether x is not a positive normal number: below, 0, denormal, an infinity or NaN."""
-    above = sub(bitcast(x, dtypes.uint32), const(dtypes.uint32, LEAST_NORMAL))
-    return ge(above, const(dtypes.uint32, INFINITY - LEAST_NORMAL))
 
 
 def _curve(x: Node) -> tuple[Node, Node]:
@@ -102,23 +96,30 @@ def _of_normal(x: Node) -> Node:
     return fma(e, number(LOG_2 * 2.0**-23), fma(*_curve(f), f))
 
 
-def _with_edges(x: Node, of_normal: Node, of_denormal: Node) -> Node:
+def with_edges(x: Node, of_normal: Node, of_denormal: Node) -> Node:
     """A logarithm by those of normal and of denormal numbers: -inf at 0, NaN below, infinity and NaN as they are."""
-    denormal = where(eq(x, number(0.0)), number(-math.inf), of_denormal)
-    unusual = where(lt(x, number(0.0)), number(math.nan), where(lt(x, number(1.0)), denormal, x))
-    return rarely(_is_unusual(x), unusual, of_normal)
+    denormal = where(eq(x, like(x, 0.0)), like(x, -math.inf), of_denormal)
+    unusual = where(lt(x, like(x, 0.0)), like(x, math.nan), where(lt(x, like(x, 1.0)), denormal, x))
+    return rarely(is_unusual(x), unusual, of_normal)
+
+
+def is_unusual(x: Node) -> Node:
+    """Whether x is not a positive normal number: below, 0, denormal, an infinity or NaN."""
+    least, beyond = 1 << x.dtype.mantissa, (1 << x.dtype.bits - 1) - (1 << x.dtype.mantissa)  # bits of numbers
+    word = dtypes.uint32 if x.dtype is f32 else dtypes.uint64
+    return ge(sub(bitcast(x, word), const(word, least)), const(word, beyond - least))
 
 
 def log(x: Node) -> Node:
     """The natural logarithm."""
     larger = mul(x, number(2.0**23))
-    return _with_edges(x, _of_normal(x), sub(_of_normal(larger), number(23 * math.log(2))))
+    return with_edges(x, _of_normal(x), sub(_of_normal(larger), number(23 * math.log(2))))
 
 
 def log2(x: Node) -> Node:
     """The logarithm to base 2, in double precision, to which no float32 is denormal."""
     found = cast(_log2_of_double(cast(x, f64)), f32)
-    return _with_edges(x, found, found)
+    return with_edges(x, found, found)
 
 
 def log1p(x: Node) -> Node:
@@ -174,8 +175,8 @@ def acosh(x: Node) -> Node:
 
 def _exp2_to_float32(x: Node) -> Node:
     """2 ** x of a float64 in [-160, 130] in float32, rounded once."""
-    shifted = add(x, double(ROUNDING))
-    p = by_pairs(EXP2_SERIES, sub(x, sub(shifted, double(ROUNDING))))
+    shifted = add(x, double(ROUNDING[f64]))
+    p = by_pairs(EXP2_SERIES, sub(x, sub(shifted, double(ROUNDING[f64]))))
     return cast(bitcast(add(bitcast(p, i64), shl(bitcast(shifted, i64), const(i64, 52))), f64), f32)
 
 

@@ -195,6 +195,18 @@ class Interleave(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffle(Op):
+    """Lanes of two vectors by number: those of the second follow those of the first. src: (x, y)."""
+
+    places: tuple[int, ...]
+    name: ClassVar[str] = "shuffle"
+
+    def infer(self, x: Node, y: Node) -> Result:
+        """As many as are named."""
+        return x.dtype, (len(self.places),)
+
+
+@dataclass(frozen=True, slots=True)
 class If(Statement):
     """The start of instructions that run only where a scalar bool holds. src: (condition, value otherwise, ...)."""
 

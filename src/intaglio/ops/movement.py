@@ -147,6 +147,14 @@ def expand(x: Node, shape: Shape) -> Node:
     return x if x.shape == shape else make(Expand(shape), x)
 
 
+def broadcast(x: Node, shape: Shape) -> Node:
+    """x repeated along axes that it lacks or has at size 1. A scalar stays one: elementwise ops take it as it is."""
+    if x.shape in (shape, ()):
+        return x
+    missing = len(shape) - x.rank
+    return expand(reshape(x, (1,) * missing + x.shape) if missing else x, shape)
+
+
 def pad(x: Node, pads: tuple[tuple[int, int], ...]) -> Node:
     """x with zeros around it."""
     return make(Pad(pads), x) if any(a or b for a, b in pads) else x

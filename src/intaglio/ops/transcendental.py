@@ -1,4 +1,4 @@
-"""Which function has which form: single precision its own, narrower floats that, double precision the C library's."""
+"""Which function has which form: single and double precision their own, narrower floats that of single precision."""
 
 from __future__ import annotations
 
@@ -6,32 +6,46 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, Op, make
-from intaglio.ops import angles, division, exponentials, logarithms
-from intaglio.ops.elementwise import Elementwise, cast, decompositions
+from intaglio.ops import angles, arcs, division, error_function, exponentials, logarithms
+from intaglio.ops.double import logarithms as double_logarithms
+from intaglio.ops.double import powers
+from intaglio.ops.elementwise import Elementwise, Library, cast, decompositions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 NARROW: Final = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3, dtypes.float8_e5m2)
-FORMS: Final[dict[str, Callable[..., Node]]] = {
+FORMS: Final[dict[str, Callable[..., Node]]] = {  # of float32, and of float64 unless DOUBLE has another
     "exp": exponentials.exp, "exp2": exponentials.exp2, "expm1": exponentials.expm1, "sinh": exponentials.sinh,
-    "cosh": exponentials.cosh, "tanh": exponentials.tanh, "erf": exponentials.erf, "log": logarithms.log,
+    "cosh": exponentials.cosh, "tanh": exponentials.tanh, "erf": error_function.erf, "log": logarithms.log,
     "log2": logarithms.log2, "log1p": logarithms.log1p, "asinh": logarithms.asinh, "acosh": logarithms.acosh,
     "atanh": logarithms.atanh, "pow": logarithms.power, "sin": angles.sin, "cos": angles.cos, "tan": angles.tan,
-    "asin": angles.asin, "acos": angles.acos, "atan": angles.atan, "atan2": angles.atan2, "mod": division.mod,
+    "asin": arcs.asin, "acos": arcs.acos, "atan": arcs.atan, "atan2": arcs.atan2, "mod": division.mod,
     "floor_div": division.floor_div,
 }  # fmt: skip
 
 
-def by_dtype(op: Elementwise, narrow: Callable[..., Node]) -> Callable[..., Node]:
-    """float32 by its own form, narrower floats through float32, everything else through float64."""
+def _from_library(name: str) -> Callable[..., Node]:
+    """A function as the C library finds it."""
+    return lambda *src: make(Library(name), *src)
+
+
+DOUBLE: Final[dict[str, Callable[..., Node]]] = {
+    "erf": _from_library("erf"), "pow": powers.power,
+    "log": double_logarithms.log, "log2": double_logarithms.log2, "log1p": double_logarithms.log1p,
+    "asinh": double_logarithms.asinh, "acosh": double_logarithms.acosh, "atanh": double_logarithms.atanh,
+}  # fmt: skip
+
+
+def by_dtype(op: Elementwise, single: Callable[..., Node], double: Callable[..., Node]) -> Callable[..., Node]:
+    """float32 and float64 by their own forms, narrower floats through float32, integers through float64."""
 
     def form(*src: Node) -> Node:
         dtype = src[0].dtype
         if dtype is dtypes.float32:
-            return narrow(*src)
+            return single(*src)
         if dtype is dtypes.float64:
-            return make(op, *src)
+            return double(*src)
         through = dtypes.float32 if dtype in NARROW else dtypes.float64
         return cast(make(op, *(cast(s, through) for s in src)), dtype)
 
@@ -44,7 +58,8 @@ def _register() -> None:
         if issubclass(kind, Elementwise) and (not kind.primitive or kind.name in FORMS):
             op = Op.single(kind)
             assert isinstance(op, Elementwise)
-            decompositions[kind.name] = by_dtype(op, FORMS[kind.name])
+            single = FORMS[kind.name]
+            decompositions[kind.name] = by_dtype(op, single, DOUBLE.get(kind.name, single))
 
 
 _register()

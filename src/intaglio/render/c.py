@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ops.elementwise import Bitcast, Cast, Elementwise
+from intaglio.ops.elementwise import Bitcast, Cast, Elementwise, Library
 from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Linear, Loop, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param
@@ -290,6 +290,8 @@ class _Writer:
                 return f"({self.type(to)}){x[0]}"
             case Bitcast(to=to):
                 return f"{self.help('bits')}({self.type(to)}, {self.type(source)}, {x[0]})"
+            case Library(function=function):
+                return f"{function}({', '.join(x)})"
             case _:
                 pass
         name = op.name
@@ -316,7 +318,9 @@ class _Writer:
             return f"(!{x[0]})" if source.is_bool else f"(~{x[0]})"
         if name == "abs" and not source.is_float:
             return f"({x[0]} < 0 ? -{x[0]} : {x[0]})"
-        if name == "ldexp":
-            return f"ldexpf({x[0]}, (int){x[1]})"
         suffix = "f" if source is dtypes.float32 else ""
+        if name == "mul_low":
+            return f"fma({x[0]}, {x[1]}, -({x[0]} * {x[1]}))"
+        if name == "ldexp":
+            return f"ldexp{suffix}({x[0]}, (int){x[1]})"
         return f"{CALLS.get(name, name)}{suffix}({', '.join(x)})"

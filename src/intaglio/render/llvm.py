@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Lt, Where
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Store
+from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Library, Lt, Where
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Shuffle, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -255,6 +255,8 @@ class _Writer:
                 self.define(node, self.dot(node, of))
             case Interleave(second=second):
                 self.define(node, self.interleave(node, second=second))
+            case Shuffle(places=places):
+                self.define(node, self.shuffle(*node.src, _places(places)))
             case Expand(to=to):
                 self.define(node, self.value(node.src[0], to))
             case Elementwise():
@@ -509,9 +511,12 @@ class _Writer:
         """Lanes of halves of two vectors in turn."""
         x, y = node.src
         (lanes,) = node.shape
-        full = self.type(node.dtype, node.shape)
         first = lanes // 2 * second
-        places = _places([first + k + side for k in range(lanes // 2) for side in (0, lanes)])
+        return self.shuffle(x, y, _places([first + k + side for k in range(lanes // 2) for side in (0, lanes)]))
+
+    def shuffle(self, x: Node, y: Node, places: str) -> str:
+        """Lanes of two vectors by number."""
+        full = self.type(x.dtype, x.shape)
         return self.fresh(f"shufflevector {full} {self.value(x)}, {full} {self.value(y)}, {places}")
 
     def combine(self, kind: str, dtype: DType, shape: tuple[int, ...], a: str, b: str) -> str:
@@ -533,6 +538,8 @@ class _Writer:
                 if x.dtype.is_bool or to.is_bool:
                     return self.cast(self.value(x), x.dtype, to, shape)
                 return self.value(x) if a == b else self.fresh(f"bitcast {a} {self.value(x)} to {b}")
+            case Library(function=function):
+                return self.library(function, shape, [self.value(s, shape) for s in node.src])
             case _:
                 pass
         values = [self.value(s, shape) for s in node.src]
@@ -591,35 +598,67 @@ class _Writer:
         if name == "copysign":
             return self.fresh(self.intrinsic(f"llvm.copysign.{suffix}", kind, (kind, values[0]), (kind, values[1])))
         if name == "ldexp":
-            return self.ldexp(shape, *values)
+            return self.ldexp(dtype, shape, *values)
+        if name == "mul_low":
+            return self.mul_low(shape, *values)
         if name == "mod":
             return self.float_mod(dtype, shape, values[0], values[1])[0]
         if name == "floor_div":
             return self.float_mod(dtype, shape, values[0], values[1])[1]
-        if dtype is dtypes.float64:
-            return self.library(name, shape, values)
         raise InternalError(f"llvm: no spelling of {name} for {dtype.name}")
 
-    def ldexp(self, shape: tuple[int, ...], x: str, n: str) -> str:
-        """A float32 by a power of two: one instruction of AVX-512, else in two steps, so that neither overflows."""
-        real, word = self.type(dtypes.float32, shape), self.type(dtypes.int32, shape)
-        if "avx512f" in self.target.features and shape == (16,):
-            name = "llvm.x86.avx512.mask.scalef.ps.512"
-            given = ((real, x), (real, n), (real, "zeroinitializer"), ("i16", "-1"), ("i32", "4"))
+    def ldexp(self, dtype: DType, shape: tuple[int, ...], x: str, n: str) -> str:
+        """A float by a power of two: one instruction of AVX-512, else in two steps, so that neither overflows."""
+        lanes, places = 512 // dtype.bits, dtype.mantissa
+        real, word = self.type(dtype, shape), dtypes.int32 if dtype.bits == 32 else dtypes.int64
+        if "avx512f" in self.target.features and shape == (lanes,):
+            name = f"llvm.x86.avx512.mask.scalef.{'ps' if dtype.bits == 32 else 'pd'}.512"
+            given = ((real, x), (real, n), (real, "zeroinitializer"), (f"i{lanes}", "-1"), ("i32", "4"))
             return self.fresh(self.intrinsic(name, real, *given))
-        flag = self.type(dtypes.bool, shape)
-        least, zero = (self.splat(dtypes.float32, v, shape) for v in (-150.0, 0.0))
+
+        def number(value: float) -> str:
+            return self.splat(dtype, value, shape)
+
+        flags, least = self.type(dtypes.bool, shape), number(-dtype.bias - places)
         gone, odd = (self.fresh(f"fcmp {test} {real} {n}, {least}") for test in ("olt", "ult"))  # or NaN, as x is then
-        none = self.fresh(f"fmul {real} {x}, {zero}")
-        x = self.fresh(f"select {flag} {gone}, {real} {none}, {real} {x}")  # denormals are slow
-        n = self.fresh(f"select {flag} {odd}, {real} {zero}, {real} {n}")
-        whole = self.fresh(f"fptosi {real} {n} to {word}")
-        half = self.fresh(f"ashr {word} {whole}, {self.splat(dtypes.int32, 1, shape)}")
-        for part in (half, self.fresh(f"sub {word} {whole}, {half}")):
-            field = self.fresh(f"add {word} {part}, {self.splat(dtypes.int32, 127, shape)}")
-            field = self.fresh(f"shl {word} {field}, {self.splat(dtypes.int32, 23, shape)}")
-            x = self.fresh(f"fmul {real} {x}, {self.fresh(f'bitcast {word} {field} to {real}')}")
+        none = self.fresh(f"fmul {real} {x}, {number(0.0)}")
+        x = self.fresh(f"select {flags} {gone}, {real} {none}, {real} {x}")  # denormals are slow
+        n = self.fresh(f"select {flags} {odd}, {real} {number(0.0)}, {real} {n}")
+        whole = number(1.5 * 2.0**places)  # a number added to it is whole in its last bits: two's complement
+        half = self.fresh(f"fadd {real} {self.fresh(f'fmul {real} {n}, {number(0.5)}')}, {whole}")
+        rest = self.fresh(f"fsub {real} {n}, {self.fresh(f'fsub {real} {half}, {whole}')}")
+        for part in (half, self.fresh(f"fadd {real} {rest}, {whole}")):
+            pattern = self.fresh(f"bitcast {real} {part} to {self.type(word, shape)}")
+            field = self.fresh(f"add {self.type(word, shape)} {pattern}, {self.splat(word, dtype.bias, shape)}")
+            field = self.fresh(f"shl {self.type(word, shape)} {field}, {self.splat(word, places, shape)}")
+            x = self.fresh(f"fmul {real} {x}, {self.fresh(f'bitcast {self.type(word, shape)} {field} to {real}')}")
         return x
+
+    def mul_low(self, shape: tuple[int, ...], x: str, y: str) -> str:
+        """What a product of float64 loses by rounding: by a fused multiply-add, else from the products of halves.
+
+        Source: Dekker, A floating-point technique for extending the available precision, 1971.
+        """
+        kind = self.type(dtypes.float64, shape)
+
+        def do(op: str, a: str, b: str) -> str:
+            return self.fresh(f"f{op} {kind} {a}, {b}")
+
+        product = do("mul", x, y)
+        if self.target.has_fma:
+            return self.floating("fma", dtypes.float64, shape, [x, y, self.fresh(f"fneg {kind} {product}")])
+        word = self.type(dtypes.int64, shape)
+        upper = self.splat(dtypes.int64, -1 << 27, shape)  # half of the digits: products of halves are exact
+
+        def halves(value: str) -> tuple[str, str]:
+            pattern = self.fresh(f"and {word} {self.fresh(f'bitcast {kind} {value} to {word}')}, {upper}")
+            high = self.fresh(f"bitcast {word} {pattern} to {kind}")
+            return high, do("sub", value, high)
+
+        (a, b), (c, d) = halves(x), halves(y)
+        lost = do("sub", do("mul", a, c), product)
+        lost = do("add", do("add", lost, do("mul", a, d)), do("mul", b, c))
+        return do("add", lost, do("mul", b, d))
 
     def float_mod(self, dtype: DType, shape: tuple[int, ...], x: str, y: str) -> tuple[str, str]:
         """The remainder with the divisor's sign, and the floored quotient, as NumPy computes them."""

@@ -18,6 +18,7 @@ from intaglio.ops.elementwise import (
     Elementwise,
     Eq,
     Fma,
+    Library,
     Maximum,
     Minimum,
     Mul,
@@ -58,7 +59,7 @@ FALSE: Final = const(dtypes.bool, False)
 def _foldable() -> tuple[type[Op], ...]:
     """The primitive ops whose value for integers is a Python function of numbers."""
     kinds = [k for k in Op.registry.values() if issubclass(k, Elementwise) and k.primitive]
-    return tuple(k for k in kinds if k not in (Cast, Bitcast, CopySign, Div, Fma) and k.name != "detach")
+    return tuple(k for k in kinds if k not in (Cast, Bitcast, CopySign, Div, Fma, Library) and k.name != "detach")
 
 
 def successor(value: int) -> int:

@@ -1,4 +1,4 @@
-"""Memory for buffers: aligned, kept and reused, counted, bounded."""
+"""Memory for buffers: aligned, kept and reused, counted, bounded, trimmed on request."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import ctypes
 import threading
 from collections import deque
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from intaglio.core.config import settings_now
 from intaglio.core.errors import DeviceError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.pages import anonymous, enlarge
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
 HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be touched first, and to be found again
-KEPT: Final = 1 << 29  # bytes of freed memory kept for reuse
 
 
 class Block(Buffer):
@@ -26,7 +29,10 @@ class Block(Buffer):
     __slots__ = ("_capacity", "_return")
 
     def __init__(self, allocator: Allocator, memory: object, address: int, capacity: int, nbytes: int) -> None:
-        super().__init__(address, nbytes, memory)
+        self.address = address  # as a buffer does, without its Python frame: a flush makes one for each of its results
+        self.nbytes = nbytes
+        self.owner = memory
+        self.read_only = False
         self._capacity = capacity
         self._return = allocator.returned.append
 
@@ -36,11 +42,10 @@ class Block(Buffer):
 
 
 class Allocator:
-    """Memory of the host by size class. Freed blocks are kept for blocks of the same class."""
+    """Memory of the host by size class. Freed blocks are kept for blocks of the same class, within a bound."""
 
     def __init__(self) -> None:
         self.returned: Final[deque[tuple[object, int, int, int]]] = deque()
-        self.limit: int | None = None  # bytes in use beyond which a request is refused
         self.used: int = 0
         self._free: Final[dict[int, list[tuple[object, int]]]] = {}
         self._kept: int = 0
@@ -49,53 +54,88 @@ class Allocator:
     def allocate(self, nbytes: int) -> Block:
         """Bytes with undefined contents, aligned to a cache line.
 
-        Raises: DeviceError if there are not so many.
+        Raises: DeviceError if there are not so many, or the settings in force allow no more.
+        """
+        return self.allocate_all((nbytes,))[0]
+
+    def allocate_all(self, sizes: Sequence[int]) -> list[Block]:
+        """As allocate, of several sizes at once.
+
+        Raises: DeviceError if there are not so many bytes, or the settings in force allow no more.
         """
         with self._lock:
             if self.returned:
                 self._collect()
-            if self.limit is not None and self.used + nbytes > self.limit:
+            total = sum(sizes)
+            limit = settings_now().memory_bytes
+            if limit and self.used + total > limit:
                 raise DeviceError(
-                    f"allocate: {nbytes} bytes do not fit; {self.used} of {self.limit} are in use. Free some tensors?"
+                    f"allocate: {total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
                 )
-            capacity = _size_class(nbytes)
-            free = self._free.get(capacity)
-            if free:
-                memory, address = free.pop()
-                self._kept -= capacity
-            else:
-                memory, address = self._take(capacity)
-            self.used += nbytes
-            used = GlobalCounters.mem_used = GlobalCounters.mem_used + nbytes
-            if used > GlobalCounters.peak:
-                GlobalCounters.peak = used
-            return Block(self, memory, address, capacity, nbytes)
+            blocks: list[Block] = []
+            used, kept = self.used, self._kept
+            try:
+                for nbytes in sizes:
+                    capacity = _size_class(nbytes)
+                    free = self._free.get(capacity)
+                    if free:
+                        memory, address = free.pop()
+                        self._kept -= capacity
+                    else:
+                        memory, address = self._take(capacity)
+                    blocks.append(Block(self, memory, address, capacity, nbytes))
+                    self.used += nbytes
+            finally:
+                _count(self.used - used, self._kept - kept)
+            return blocks
 
     def collect(self) -> None:
         """Count what finalizers returned."""
         with self._lock:
             self._collect()
 
+    def trim(self) -> int:
+        """Give all that is kept for reuse back to the system; gives how many bytes those were."""
+        with self._lock:
+            self._collect()
+            freed = self._trim()
+            _count(0, -freed)
+            return freed
+
     def _collect(self) -> None:
         """Move returned blocks to the free lists, or give them back where enough is kept."""
+        most = settings_now().kept_bytes
+        used, kept = self.used, self._kept
         while self.returned:
             memory, address, capacity, nbytes = self.returned.popleft()
             self.used -= nbytes
-            GlobalCounters.mem_used -= nbytes
-            if self._kept + capacity <= KEPT:
+            if self._kept + capacity <= most:
                 self._free.setdefault(capacity, []).append((memory, address))
                 self._kept += capacity
+        _count(self.used - used, self._kept - kept)
+
+    def _trim(self) -> int:
+        """Let go of all free blocks."""
+        freed, self._kept = self._kept, 0
+        self._free.clear()
+        return freed
 
     def _take(self, capacity: int) -> tuple[object, int]:
         """Fresh memory. Where the system has no more, all that is kept goes back to it first."""
         try:
             return _take(capacity)
         except DeviceError:
-            if not self._kept:
+            if not self._trim():
                 raise
-            self._kept = 0
-            self._free.clear()
             return _take(capacity)
+
+
+def _count(used: int, kept: int) -> None:
+    """Count bytes that are in use, or kept, more than before."""
+    GlobalCounters.mem_kept += kept
+    used = GlobalCounters.mem_used = GlobalCounters.mem_used + used
+    if used > GlobalCounters.peak:
+        GlobalCounters.peak = used
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Final
 
 
 class Buffer:
@@ -11,11 +10,16 @@ class Buffer:
 
     __slots__ = ("__weakref__", "address", "nbytes", "owner", "read_only")
 
+    address: int
+    nbytes: int
+    owner: object
+    read_only: bool
+
     def __init__(self, address: int, nbytes: int, owner: object, *, read_only: bool = False) -> None:
-        self.address: Final = address
-        self.nbytes: Final = nbytes
-        self.owner: Final = owner
-        self.read_only: Final = read_only
+        self.address = address
+        self.nbytes = nbytes
+        self.owner = owner
+        self.read_only = read_only
 
     def view(self) -> memoryview:
         """The bytes, shared."""

@@ -13,6 +13,7 @@ from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
+from intaglio.schedule.costs import DEEPEST, Costs
 from intaglio.schedule.epilogue import ends_product, raised
 from intaglio.schedule.followers import Followers
 from intaglio.schedule.pieces import FEW, in_pieces, pieces_of
@@ -21,12 +22,16 @@ from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEEPEST: Final = 160  # ops computed in one kernel before a value in between gets a buffer
+LONGEST: Final = 2048  # ops computed in one kernel before a value in between gets a buffer
+MOST_READS: Final = 160  # arrays that a kernel reads before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
 DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
+
+COLUMNS: Final = 8  # of windows over an image from which a product copies its lines by itself
+LINES: Final = 1 << 19  # bytes of scratch that one line of such a product may need
 
 PANEL: Final = 32  # columns of a packed factor that lie together
 DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
@@ -216,20 +221,21 @@ class _Materialize:
     def _cut(self, root: Node, order: list[Node]) -> set[Node]:
         """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
         chosen: set[Node] = set()
+        costs = Costs()
+        moved = {s for n in order if not isinstance(n.op, Elementwise) for s in n.src}  # read at other positions
         self.packs.update(_packed(order))
         self.seen_whole = _seen_whole(order)
-        bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
+        bodies = {n.src[0]: n for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
                 chosen.add(node)
-        depth: dict[Node, int] = {}
         for node in order:
-            if not node.src or node in self.done:
-                depth[node] = 0
+            if node in self.done:
+                costs.read(node)
                 continue
-            inner = 1 + sum(depth[s] for s in node.src)
-            if inner > DEEPEST and node not in chosen:
-                inner = _apart(node, depth, 4 * DEEPEST)
+            inner, reads = costs.compute(node)
+            if not node.src:
+                continue
             must = node in chosen
             match node.op:
                 case Reduce():
@@ -237,16 +243,20 @@ class _Materialize:
                     chosen.update(pieces)
                     must = must or inner > DEEPEST or (bool(pieces) and _feeds_many(node, order, chosen))
                 case Elementwise():
-                    deep = (inner > DEEPEST and node.size > 1 and node not in bodies) or inner > 4 * DEEPEST
-                    must = must or deep
-                    if node in self.shared:
+                    bound = DEEPEST if node in moved and node.size > 1 and node not in bodies else LONGEST
+                    must = must or inner > bound or reads > MOST_READS
+                    if node in self.shared and not self._is_folded(bodies.get(node)):
                         must = must or (inner >= 8 and node.size >= 1024) or ends_product(node, is_dot)
                 case _:
                     pass
             if must:
                 chosen.add(node)
-            depth[node] = 0 if must else inner
+                costs.read(node)
         return chosen
+
+    def _is_folded(self, user: Node | None) -> bool:
+        """Whether a value that several statements use goes into a reduction that they share, or into a product."""
+        return user is not None and (user in self.shared or is_product(user))
 
     def _by_kind(self, node: Node, order: list[Node], chosen: set[Node]) -> bool:
         """Whether a node is stored for what it is, or what it feeds; what it needs stored is chosen."""
@@ -262,12 +272,12 @@ class _Materialize:
                 if is_product(node):
                     column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
                     for factor in node.src[0].src:
-                        self._factor(factor, column, chosen)
+                        self._factor(factor, column, node.op.axes, chosen)
                     must = must or _has_product_below(node, order, chosen, self.done)
                 elif is_dot(node):
                     for factor in node.src[0].src:
                         if self._is_dear(factor, node):
-                            self._factor(factor, -1, chosen)
+                            self._factor(factor, -1, node.op.axes, chosen)
                 must = must or node in self.shared
             case _:
                 pass
@@ -283,7 +293,7 @@ class _Materialize:
         inner = toposort((factor,), enter=lambda n: n not in self.done)
         return sum(isinstance(n.op, Elementwise) and n not in self.done for n in inner) >= DEAR
 
-    def _factor(self, factor: Node, column: int, chosen: set[Node]) -> None:
+    def _factor(self, factor: Node, column: int, axes: tuple[int, ...], chosen: set[Node]) -> None:
         """A factor of a product is computed once, not once for each of the other's rows."""
         if _core(factor) in self.packs:
             return
@@ -292,11 +302,38 @@ class _Materialize:
             node = node.src[0]
         if isinstance(node.op, Window):
             source = node.src[0]
-            if not isinstance(source.op, Buffer):  # of a window that slides by one element, what it slides over
+            if not isinstance(source.op, Buffer) and not _is_whole(source):
+                # Of a window that slides by one element, what it slides over.
                 slides = source.size < node.size and len(node.src) == 1 and abs(_stride(factor, column)) <= 1
-                chosen.add(source if slides or source in self.seen_whole else node)
+                if not slides or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
+                    chosen.add(source if slides or source in self.seen_whole else node)
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> bool:
+    """Whether a factor's windows slide over memory with zeros around it: the product then copies lines to scratch.
+
+    See `lower/sliding.py`: a step of the windows is one column, there are some of them, and scratch has room for what
+    one line of results needs.
+    """
+    inner = image
+    while isinstance(inner.op, (Pad, Reshape, Permute)):
+        inner = inner.src[0]
+    memory = isinstance(inner.op, Window) and isinstance(inner.src[0].op, Buffer)
+    if not memory or not isinstance(image.op, Pad) or not isinstance(seen.op, Window) or image.rank < 4:
+        return False
+    item = image.dtype.itemsize
+    line = image.shape[-1] * item
+    plane = image.shape[-2] * line
+    steps = [(n, step) for n, step in zip(seen.shape, seen.op.view.strides, strict=True) if n > 1]
+    across = [(n - 1) * step // line for n, step in steps if line <= step < plane]
+    channels = max((n for n, step in steps if step == plane), default=1)
+    columns = max((n for n, step in steps if step == item), default=0)
+    rows = math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
+    needed = max(rows, channels * (1 + min(across, default=0))) * line
+    near = abs(_stride(image.src[0], image.rank - 1)) == 1
+    return near and columns >= COLUMNS and len(across) in (1, 2) and needed <= LINES
 
 
 def _seen_whole(order: list[Node]) -> set[Node]:
@@ -307,18 +344,6 @@ def _seen_whole(order: list[Node]) -> set[Node]:
             source = node.src[0]
             seen[source] = seen.get(source, 0) + node.size
     return {n for n, size in seen.items() if size >= n.size and ends_product(n, is_dot)}
-
-
-def _apart(root: Node, depth: dict[Node, int], most: int) -> int:
-    """How many ops a value takes if each is done once, as far as that counts. What has a buffer has depth 0."""
-    seen = {root}
-    stack = [root]
-    while stack and len(seen) <= most:
-        for source in stack.pop().src:
-            if source not in seen and depth[source]:
-                seen.add(source)
-                stack.append(source)
-    return len(seen)
 
 
 def _feeds_many(node: Node, order: list[Node], chosen: set[Node]) -> bool:
@@ -335,16 +360,17 @@ def _feeds_many(node: Node, order: list[Node], chosen: set[Node]) -> bool:
 def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
     """A node over new inputs; a view of what now is a whole buffer is a view of the buffer."""
     op = node.op
-    if isinstance(op, Window) and len(src) == 1 and src[0] is not node.src[0]:
-        inner = src[0]
-        if (
-            isinstance(inner.op, Window)
-            and isinstance(inner.src[0].op, Buffer)
-            and inner.op.view.is_contiguous
-            and inner.op.view.offset == 0
-        ):
-            return window(op.view, inner.src[0])
+    if isinstance(op, Window) and len(src) == 1 and src[0] is not node.src[0] and _is_whole(src[0]):
+        return window(op.view, src[0].src[0])
     return rebuild(node, src)
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a value is a whole buffer, as it lies: then a view of it is one of the buffer."""
+    op = node.op
+    if not isinstance(op, Window) or len(node.src) > 1 or not isinstance(node.src[0].op, Buffer):
+        return False
+    return op.view.is_contiguous and op.view.offset == 0
 
 
 def split_root(statement: Write) -> list[Statement]:

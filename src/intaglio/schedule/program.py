@@ -114,13 +114,14 @@ class Program:
     keeps, and that nothing else in the program reads, at any time at which what it reads is valid.
     `fresh` are the other buffers that this program creates (no bytes yet). `keep` are those whose final bytes matter;
     everything else is scratch. `pinned` are the buffers that may not move. `reads` says of values that they are to be
-    read, not computed: they are leaves of the statements' values, as if a `ReadAt` stood there. `order` is all values,
-    inputs before users, as a walk from the statements and then the outputs finds them, where whoever made the program
-    knows.
+    read, not computed: they are leaves of the statements' values, as if a `ReadAt` stood there. `views` says of
+    other reads which value they are a view of. `order` is all values, inputs before users, as a walk from the
+    statements and then the outputs finds them, where whoever made the program knows (and always if there are `views`).
     """
 
     statements: list[Statement]
     reads: dict[Node, ReadAt] = field(default_factory=dict)
+    views: dict[Node, Node] = field(default_factory=dict)
     fresh: set[BufferRef] = field(default_factory=set)
     keep: set[BufferRef] = field(default_factory=set)
     pinned: set[BufferRef] = field(default_factory=set)

@@ -10,22 +10,50 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from intaglio.core.dtypes import DType
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, make, toposort
+from intaglio.ir.node import Node, Op, make, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops.composite import Composite
 from intaglio.ops.elementwise import Detach, Elementwise
 from intaglio.ops.loop import Range
-from intaglio.ops.memory import Buffer, BufferRef, Const, buffer
+from intaglio.ops.memory import Buffer, BufferRef, Const, Read, buffer
+from intaglio.ops.viewed import view_of
 from intaglio.schedule.kernels import offsets_of, stays
 from intaglio.schedule.program import Hole, Output, Program, ReadAt, Repeat, Write, read_at, values_of, writes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from intaglio.schedule.program import Statement
 
 is_plain: Final = lru_cache(maxsize=4096)(stays)
 bounds: Final = lru_cache(maxsize=4096)(View.byte_bounds)
+
+
+def cut(views: Sequence[View]) -> tuple[int, int]:
+    """Where what some views of a buffer see begins, and how many bytes it takes.
+
+    Mostly only the distances between the views of a buffer matter, not how many bytes lie before and after them.
+    """
+    low, high = bounds(views[0])
+    item = views[0].dtype.itemsize
+    for view in views[1:]:
+        first, end = bounds(view)
+        low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
+    start = low // item * item
+    return start, high - start
+
+
+def part_of(views: Sequence[View]) -> int | None:
+    """Which of all views through which a buffer is read counts as one of a buffer of its own, if any does.
+
+    Of two, the one that lies within the other. So a row of a table that is read elsewhere as well is any row.
+    """
+    if len(views) != 2:
+        return None
+    (low, high), (first, end) = bounds(views[0]), bounds(views[1])
+    if (low, high) == (first, end) or (low - first) * (high - end) > 0:
+        return None
+    return int(high - low > end - first)
 
 
 class _Uses:
@@ -42,20 +70,11 @@ class _Uses:
         self.start: int = 0  # the byte from which the structure sees the buffer
 
     def cut(self, nbytes: int) -> int:
-        """Find the start in a buffer of so many bytes, and the bytes that the structure sees.
-
-        Mostly only the distances between its views matter, not how many bytes lie before and after them.
-        """
+        """Find the start in a buffer of so many bytes, and the bytes that the structure sees."""
         if self.whole or (self.read and self.written):
             return nbytes
-        views = self.views
-        low, high = bounds(views[0])
-        item = views[0].dtype.itemsize
-        for view in views[1:]:
-            first, end = bounds(view)
-            low, high, item = min(low, first), max(high, end), max(item, view.dtype.itemsize)
-        self.start = low // item * item
-        return high - self.start
+        self.start, seen = cut(self.views)
+        return seen
 
     def moved(self, view: View) -> View:
         """A view from where the structure sees the buffer."""
@@ -106,7 +125,7 @@ class OutputForm(NamedTuple):
 class Key(NamedTuple):
     """A structure: everything that planning may look at, and enough to make a program of it."""
 
-    values: tuple[tuple[Hashable, ...], ...]  # an op and the numbers of its inputs; or read, buffer, hole, range
+    values: tuple[tuple[Hashable, ...], ...]  # an op and the numbers of its inputs; or read, view, buffer, hole...
     statements: tuple[WriteForm | RepeatForm, ...]
     buffers: tuple[BufferForm, ...]
     outputs: tuple[OutputForm, ...]
@@ -146,7 +165,7 @@ class Structure:
         self.key: Final = Key(tuple(values), statements, buffers, outputs)
         self.refs: Final = [*[ref for ref, _ in seen], *[output.ref for output in program.outputs]]
         self.starts: Final = [*[uses.start for _, uses in seen], *[0] * len(outputs)]
-        self.numbers: Final = [node.op for node in self._holes if isinstance(node.op, Const)]
+        self.numbers: Final[list[Const]] = [node.op for node in self._holes if isinstance(node.op, Const)]
         self.size: Final = len(self._order)
 
     @property
@@ -162,7 +181,7 @@ class Structure:
         Args:
             stay: Literals that something else uses.
         """
-        reads = self._program.reads
+        reads, views = self._program.reads, self._program.views
         fixed = offsets_of(self._program.statements)
         at = self._at
         literals = False  # whether any came so far
@@ -183,6 +202,8 @@ class Structure:
                 uses = self._see(op.ref, None)
                 uses.read = True
                 values.append(("buffer", uses.number))
+            elif isinstance(op, Read):
+                values.append(("view", op.view, at[views[node]]))
             elif kind is Range:
                 values.append(("range", at[node.src[0]]))
                 stay.update(node.src)
@@ -194,7 +215,7 @@ class Structure:
 
     def _sort(self, node: Node, op: Op, lifted: dict[Node, None], stay: set[Node], fixed: set[Node]) -> None:
         """Put the literals that a value uses to those that are taken out, or that stay."""
-        lifts = isinstance(op, Elementwise) and not isinstance(op, Detach) and node not in fixed
+        lifts = isinstance(op, (Elementwise, Composite)) and not isinstance(op, Detach) and node not in fixed
         for source in node.src:
             if isinstance(source.op, Const):
                 if lifts and not is_plain(source.op):
@@ -214,18 +235,14 @@ class Structure:
         return uses
 
     def _parts(self) -> list[tuple[BufferRef, _Uses]]:
-        """Buffers that are only read, through a view and through a smaller one within it: that has a number of its own.
-
-        So a row of a table that is read elsewhere as well is any row.
-        """
+        """Parts of buffers that are only read, which have numbers of their own (`part_of`)."""
         parts: dict[_Uses, tuple[BufferRef, _Uses]] = {}
         for ref, uses in self._uses.items():
-            if len(uses.views) == 2 and not (uses.written or uses.whole):
-                (low, high), (first, end) = bounds(uses.views[0]), bounds(uses.views[1])
-                if (low, high) != (first, end) and (low - first) * (high - end) <= 0:
-                    part = _Uses(len(self._uses) + len(parts), whole=False)
-                    part.views.append(uses.views.pop(int(high - low > end - first)))
-                    parts[uses] = ref, part
+            inner = None if uses.written or uses.whole else part_of(uses.views)
+            if inner is not None:
+                part = _Uses(len(self._uses) + len(parts), whole=False)
+                part.views.append(uses.views.pop(inner))
+                parts[uses] = ref, part
         if parts:
             for place, (number, uses, read) in enumerate(self._reads):
                 part = parts.get(uses)
@@ -266,6 +283,8 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         match form:
             case ("read", int(ref), View() as view, int(position)):
                 made = read_at(refs[ref], view, position)
+            case ("view", View() as view, int(src)):
+                made = view_of(view, done[src])
             case ("buffer", int(ref)):
                 made = buffer(refs[ref])
             case ("hole", int(hole), DType() as dtype):
@@ -275,7 +294,7 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
             case (Detach(), int(src)):
                 made = done[src]
             case (Composite() as op, *src):
-                made = op.written_out(*[done[s] for s in src if isinstance(s, int)])
+                made = _undetached(op, [done[s] for s in src if isinstance(s, int)])
             case (Op() as op, *src):
                 made = make(op, *[done[s] for s in src if isinstance(s, int)])
             case _:
@@ -300,7 +319,20 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
         for of in ("fresh", "keep", "pinned")
     )
     outputs = [Output(BufferRef(form.nbytes, form.device), form.view, done[form.value]) for form in key.outputs]
-    return Program(statements, {}, fresh, keep, pinned, outputs), [*refs, *[output.ref for output in outputs]]
+    program = Program(statements, fresh=fresh, keep=keep, pinned=pinned, outputs=outputs)
+    return program, [*refs, *[output.ref for output in outputs]]
+
+
+def _undetached(op: Composite, src: list[Node]) -> Node:
+    """A composite op written out, without what only gradients ask for."""
+    root = op.written_out(*src)
+    done: dict[Node, Node] = {}
+    for node in toposort((root,), enter=lambda node: node not in src):
+        if isinstance(node.op, Detach):
+            done[node] = done[node.src[0]]
+        else:
+            done[node] = node if node in src else rebuild(node, tuple([done[s] for s in node.src]))
+    return done[root]
 
 
 def _in_order(program: Program, roots: list[Node]) -> list[Node]:

@@ -7,7 +7,7 @@ import weakref
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from intaglio.ops.loop import ASSIGN, Assign, Kernel
 from intaglio.ops.memory import Buffer, BufferRef, Read, buffer, const
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import reduce
+from intaglio.ops.viewed import view_of
 from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Output, Program, ReadAt, Write, read_at
 from intaglio.storage import checks, reroll, trim
@@ -34,14 +35,15 @@ from intaglio.storage.postponed import Pending, postponed, run_postponed
 from intaglio.storage.scalars import register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
 from intaglio.storage.slice import Slice, whole_home
+from intaglio.storage.still import Still
 from intaglio.storage.storage import Storage, pending
-from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from intaglio.core.dtypes import DType
+    from intaglio.engine.plan import Plan
     from intaglio.schedule.program import Statement
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
@@ -53,16 +55,104 @@ def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
         wanted = list(storages)
-        return Flush(_needed(wanted, nodes)).run()
+        still = _as_they_stand(wanted, nodes)
+        if still is None:
+            return Flush(_needed(wanted, nodes)).run()
+        plan, homes, outputs = still
+        if plan is None:
+            run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
+            return outputs
+        if postponed:
+            run_postponed(plan.buffers)
+        engine.execute(plan, lambda: _found(homes))
+        return outputs
 
 
 def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pending, list[BufferRef]]:
     """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
     with engine.lock:
         wanted = list(storages)
-        builder = Flush(_needed(wanted, nodes))
-        outputs = builder.build()
-        return builder.postpone(outputs)
+        still = _as_they_stand(wanted, nodes)
+        if still is None or still.plan is None:
+            builder = Flush(_needed(wanted, nodes))
+            outputs = builder.build()
+            return builder.postpone(outputs)
+        held = _postponed(still.plan)
+        _found(still.homes)
+        return held, still.outputs
+
+
+class _Standing(NamedTuple):
+    """Values that are computed as they stand.
+
+    Attributes:
+        plan: What computes them; None where all are in memory.
+        homes: The storages that nobody has written, and the buffers that they will be in.
+        outputs: The buffer of each node.
+    """
+
+    plan: Plan | None
+    homes: dict[Storage, BufferRef]
+    outputs: list[BufferRef]
+
+
+def _as_they_stand(storages: Sequence[Storage], nodes: Sequence[Node]) -> _Standing | None:
+    """How storages and nodes are computed where nothing is pending; None where something is."""
+    unwritten: dict[Storage, Node] = {}
+    for storage in storages:
+        storage.close()
+        if storage.log or (storage.ref is None and storage.base is None):
+            return None
+        if storage.ref is None and storage.base is not None:
+            unwritten[storage] = storage.base
+    places = [whole_home(node) for node in nodes]
+    roots = [*unwritten.values(), *[node for node, place in zip(nodes, places, strict=True) if place is None]]
+    still = Still()
+    if not still.follow(roots, unwritten):
+        return None
+    if not roots:
+        return _Standing(None, {}, [ref for ref in places if ref is not None])
+    device = engine.default_device()
+    owners = [storage.device for storage in unwritten]
+    if {device, *owners, *[ref.device for ref in still.refs]} == {device}:
+        devices = [device] * len(roots)
+        key = still.key(roots, device)
+    else:
+        devices = [*owners, *[still.device_of(node) or device for node in roots[len(owners) :]]]
+        key = still.key(roots, (*[ref.device for ref in still.refs], *devices))
+    made = [BufferRef(node.nbytes, device) for node, device in zip(roots, devices, strict=True)]
+    fresh = iter(made)
+    homes = {storage: next(fresh) for storage in unwritten}
+    outputs = [next(fresh) if place is None else place for place in places]
+
+    def program() -> Program:
+        views = [View.contiguous(node.dtype, node.shape) for node in roots]
+        return still.program([Output(*each) for each in zip(made, views, roots, strict=True)])
+
+    starts = still.starts + [0] * len(made)
+    plan = plans.recall(key, [*still.refs, *still.parts, *made], starts, still.literals, program)
+    return _Standing(plan, homes, outputs)
+
+
+def _found(homes: dict[Storage, BufferRef]) -> None:
+    """Note where the versions 0 of some storages are."""
+    for storage, ref in homes.items():
+        storage.ref = ref
+        storage.base = None
+
+
+def _postponed(plan: Plan) -> Pending:
+    """Kernels that will run before their buffers are touched."""
+    nodes: dict[BufferRef, Node] = {}
+    for kernel in plan.kernels:
+        if isinstance(kernel, PlannedKernel):
+            edges = [buffer(ref) for ref in kernel.buffers]
+            made = make(Kernel(kernel.metadata), kernel.ast, *edges)
+            for ref in kernel.written:
+                nodes[ref] = make(ASSIGN, buffer(ref), made)
+    held = Pending(plan, nodes)
+    postponed.append(held)
+    return held
 
 
 def _needed(storages: Sequence[Storage], nodes: Sequence[Node]) -> Slice:
@@ -176,23 +266,6 @@ class Flush:
 
     def build(self) -> list[BufferRef]:
         """The program; gives the buffer of each wanted node."""
-        return self._values_alone() if self.slice.is_still else self._with_entries()
-
-    def _values_alone(self) -> list[BufferRef]:
-        """The program where nothing is pending: the wanted nodes as they stand. All that they read is in memory."""
-        part, program = self.slice, self.program
-        program.order = part.order
-        program.reads.update(part.leaves)
-        device = engine.default_device()
-        mixed = any(read.ref.device != device for read in part.leaves.values())
-        outputs: list[BufferRef] = []
-        for node in part.nodes:
-            own = self._device_of(node) if mixed else device
-            outputs.append(whole_home(node) or self._output(node, own or device))
-        return outputs
-
-    def _with_entries(self) -> list[BufferRef]:
-        """The program of what is pending, and the wanted nodes."""
         if self.slice.stamps:
             register_scalars()
         self.slice.close()
@@ -213,15 +286,7 @@ class Flush:
     def postpone(self, outputs: list[BufferRef]) -> tuple[Pending, list[BufferRef]]:
         """Plan, and retire the entries as if the kernels had run: they run before their buffers are touched."""
         plan = plans.plan(self.program)
-        nodes: dict[BufferRef, Node] = {}
-        for kernel in plan.kernels:
-            if isinstance(kernel, PlannedKernel):
-                edges = [buffer(ref) for ref in kernel.buffers]
-                made = make(Kernel(kernel.metadata), kernel.ast, *edges)
-                for ref in kernel.written:
-                    nodes[ref] = make(ASSIGN, buffer(ref), made)
-        held = Pending(plan, nodes)
-        postponed.append(held)
+        held = _postponed(plan)
         self._commit(plan.renamed)
         return held, [plan.renamed.get(ref, ref) for ref in outputs]
 

@@ -12,6 +12,7 @@ from intaglio.engine import realize as engine
 from intaglio.ir.node import substitute, toposort
 from intaglio.ops.elementwise import Detach
 from intaglio.ops.memory import Read
+from intaglio.ops.viewed import view_of
 from intaglio.storage import reroll
 from intaglio.storage.batch import supports
 from intaglio.storage.build import whole_write
@@ -22,7 +23,6 @@ from intaglio.storage.reverse import pullback
 from intaglio.storage.scalars import cast_pattern, scalar_node
 from intaglio.storage.skeleton import is_small, of_node
 from intaglio.storage.storage import Storage
-from intaglio.storage.viewed import view_of
 from intaglio.storage.writes import Gathering, Item, Kind
 
 if TYPE_CHECKING:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from intaglio.storage.journal import AnyEntry
 
 LEAVES: Final = (Read, Buffer, ReadAt, Assign)  # ops that look at bytes
-APART: Final = (Assign, Buffer)  # ops that a resolved value reads through
-
 
 ROUNDS: Final = 4  # how often storages that somebody reads after all are left out of the private ones
 
@@ -49,9 +47,6 @@ class Slice:
         self._work: list[tuple[Storage, int]] = []
         self._seen: set[Node] = set()
         self.bases: set[Storage] = set()  # whose versions 0 are yet to be computed
-        self.order: list[Node] = []  # all that is followed, inputs before users
-        self.leaves: dict[Node, ReadAt] = {}  # the part of it that lies in memory, with nothing pending there
-        self._is_plain: bool = True  # whether the values are to be computed as they stand
         self._is_checking: Final = len(checks.pending) > 0
         self.checks: list[tuple[Node, Check, tuple[Storage, Entry] | None]] = []
         for storage in storages:
@@ -60,8 +55,6 @@ class Slice:
         for node in nodes:
             if node.place is None:
                 self._follow(node)
-            elif whole_home(node) is None:
-                self._is_plain = False
         self._taken: dict[Storage, int] = {}
         self._touched: set[Storage] = set()  # whose readers are not yet looked for
         while self._work:
@@ -69,13 +62,7 @@ class Slice:
             self._enter(storage, stamp)
             if not self._work:
                 self._readers()
-        if not self.is_still:
-            self.release()
-
-    @property
-    def is_still(self) -> bool:
-        """Whether nothing is pending: all that the values read lies in memory, and stays as it is."""
-        return self._is_plain and not self.stamps
+        self.release()
 
     def _need(self, storage: Storage, stamp: int) -> None:
         """Need a storage as of a stamp."""
@@ -90,7 +77,7 @@ class Slice:
 
     def _follow(self, root: Node, owner: tuple[Storage, Entry] | None = None) -> None:
         """Need all that a node reads; note positions that are to be checked."""
-        seen, order = self._seen, self.order
+        seen = self._seen
         stack = [root]
         while stack:
             node = stack[-1]
@@ -106,26 +93,13 @@ class Slice:
                     continue
             stack.pop()
             seen.add(node)
-            order.append(node)
             if place is not None:
-                self.leaves[node] = ReadAt(place[0], place[1], 0)
                 continue
             if isinstance(op, Read):
-                self._read(node, op)
-            elif isinstance(op, APART):
-                self._is_plain = False
+                assert isinstance(op.storage, Storage)
+                self._need(op.storage, op.stamp)
             if self._is_checking and (check := checks.pending.get(node)) is not None:
                 self.checks.append((node, check, owner))
-
-    def _read(self, node: Node, read: Read) -> None:
-        """Need what a read sees."""
-        storage = read.storage
-        assert isinstance(storage, Storage)
-        ref = storage.ref
-        if ref is None or storage.log:
-            self._need(storage, read.stamp)
-        else:
-            self.leaves[node] = ReadAt(ref, read.view, 0)
 
     def _enter(self, storage: Storage, stamp: int) -> None:
         """Need all that the entries up to a stamp read."""
@@ -232,8 +206,6 @@ class Slice:
     def release(self) -> None:
         """Let go of the nodes that were followed."""
         self._seen = set()
-        self.order = []
-        self.leaves = {}
 
     def founding(self, without: AbstractSet[Storage]) -> list[Node]:
         """The reads in versions 0 but of some storages: they are computed before what uses those is."""
@@ -288,6 +260,9 @@ def computed(roots: Iterable[Node]) -> list[Node]:
 
 def is_constant(root: Node) -> bool:
     """Whether a value depends on no bytes: it is one node on all devices, and can always be computed again."""
+    for node in root.src:
+        if node.place is not None or isinstance(node.op, LEAVES):
+            return False  # mostly that is seen at once
     stack = [root]
     seen: set[Node] = set()
     while stack:

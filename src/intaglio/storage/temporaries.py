@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from intaglio.ir.node import Node, substitute, toposort, walk
 from intaglio.ops.memory import Read
+from intaglio.ops.viewed import view_of
 from intaglio.storage.journal import Entry
 from intaglio.storage.skeleton import ReadStep, is_small, of_node
 from intaglio.storage.storage import Storage
-from intaglio.storage.viewed import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence

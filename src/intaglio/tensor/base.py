@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from functools import cache
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -47,6 +48,7 @@ NUMBERS: Final[dict[type[object], Skeleton]] = {
     float: Skeleton(dtypes.float32),
 }  # weak: cast at the op that takes them
 FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # numbers that arrays are made of
+VIEWING: Final = frozenset((slice, EllipsisType, type(None)))  # parts of an index that names more than one element
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
 EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
 SWEEP: Final = 4096  # scalar handles remembered before dead ones are dropped
@@ -274,7 +276,7 @@ class TensorBase(ScalarHandle):
     def _get_slow(self: T, index: Any) -> T:
         """All but the single elements of one or two axes; those of more axes, and rows, are found at once as well."""
         kind = index.__class__
-        if kind is tuple or kind in INTEGERS:
+        if kind in INTEGERS or (kind is tuple and VIEWING.isdisjoint(map(type, index))):
             element = self._element or self._elements()
             storage = self._storage
             if storage is not None and storage.plain:

@@ -8,6 +8,7 @@ from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
+from intaglio.ops.layers import below_diagonal
 from intaglio.ops.memory import const, iota, put
 from intaglio.ops.memory import take as take_at
 from intaglio.ops.movement import expand, reshape
@@ -239,16 +240,11 @@ def _pad_places(mode: str, n: int, before: int, after: int) -> list[int]:
             return [n - 1 - abs(n - 1 - abs(i)) for i in span]
 
 
-def below_diagonal(name: str, self: Tensor, diagonal: int) -> Node:
+def _below_diagonal(name: str, self: Tensor, diagonal: int) -> Node:
     """Where column - row <= diagonal, over the last two axes, for a named op."""
     if self.ndim < 2:
         raise ShapeError(f"{name}: there must be two axes; the tensor has shape {self.shape}.")
-    n, m = self.shape[-2:]
-    rows = expand(reshape(iota(n), (n, 1)), (n, m))
-    columns = expand(reshape(iota(m), (1, m)), (n, m))
-    inside = ops.le(columns, ops.add(rows, const(dtypes.int64, diagonal)))
-    lead = self.ndim - 2
-    return expand(reshape(inside, (1,) * lead + (n, m)), self.shape)
+    return below_diagonal(self.shape, diagonal)
 
 
 def tril(self: Tensor, diagonal: int = 0) -> Tensor:
@@ -263,7 +259,9 @@ def tril(self: Tensor, diagonal: int = 0) -> Tensor:
     """
     return self._make(
         ops.where(
-            below_diagonal("tril", self, integer("tril", "the diagonal", diagonal)), self._value(), const(self.dtype, 0)
+            _below_diagonal("tril", self, integer("tril", "the diagonal", diagonal)),
+            self._value(),
+            const(self.dtype, 0),
         ),
         self,
     )
@@ -280,7 +278,7 @@ def triu(self: Tensor, diagonal: int = 0) -> Tensor:
         [[0, 2], [0, 0]]
     """
     last = integer("triu", "the diagonal", diagonal) - 1
-    return self._make(ops.where(below_diagonal("triu", self, last), const(self.dtype, 0), self._value()), self)
+    return self._make(ops.where(_below_diagonal("triu", self, last), const(self.dtype, 0), self._value()), self)
 
 
 def diag(self: Tensor, diagonal: int = 0) -> Tensor:

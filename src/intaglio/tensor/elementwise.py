@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -11,8 +12,9 @@ from intaglio.core.dtypes import DType, dtypes, promote, promote_scalar, promote
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
 from intaglio.ir.node import Node, Op, make
 from intaglio.ops import elementwise as ops
+from intaglio.ops.composite import broadcasting
 from intaglio.ops.memory import const
-from intaglio.ops.movement import expand, reshape
+from intaglio.ops.movement import broadcast, expand
 from intaglio.tensor.arguments import flag, integer, is_tensor, shown, word
 from intaglio.tensor.arguments import number as number_of
 from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
@@ -48,6 +50,7 @@ UNFIT: Final[dict[str, tuple[type[Op], ...]]] = {
 HINTS: Final = {"float": "Cast or bitcast to an integer first?", "bool": "Use ^ or ~, or cast to an integer first?"}
 
 
+@lru_cache(maxsize=1024)
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that shapes broadcast to.
 
@@ -68,16 +71,6 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
                 extent = n
         out.append(extent)
     return tuple(out)
-
-
-def to_shape(node: Node, shape: tuple[int, ...]) -> Node:
-    """A node broadcast to a shape (a scalar stays a scalar: elementwise ops take it as it is)."""
-    if node.shape in (shape, ()):
-        return node
-    missing = len(shape) - node.rank
-    if missing:
-        node = reshape(node, (1,) * missing + node.shape)
-    return expand(node, shape)
 
 
 def is_number(value: object) -> bool:
@@ -177,9 +170,9 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     a, b = join(name, left, right, floats=way.floats)
     if op.__class__ in UNFIT[a.dtype.kind]:
         raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
-    if a.shape != b.shape and b.shape:  # a scalar stays one
-        shape = broadcast_shapes(name, a.shape, b.shape)
-        a, b = to_shape(a, shape), to_shape(b, shape)
+    if a.shape != b.shape and a.shape and b.shape:  # a scalar stays one
+        broadcast_shapes(name, a.shape, b.shape)
+        op = broadcasting(op)
     return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)
 
 
@@ -762,7 +755,7 @@ def _integer_power(x: Tensor, y: Tensor) -> Tensor:
 
 def to_shape_full(node: Node, shape: tuple[int, ...]) -> Node:
     """A node broadcast to a shape, scalars too."""
-    return expand(node, shape) if node.shape == () and shape != () else to_shape(node, shape)
+    return expand(node, shape) if node.shape == () and shape != () else broadcast(node, shape)
 
 
 def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
@@ -790,7 +783,7 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
         first, second = const(dtype, a), const(dtype, b)
     shape = broadcast_shapes("where", test.shape, first.shape, second.shape)
     return condition._make(
-        ops.where(to_shape_full(test, shape), to_shape(first, shape), to_shape(second, shape)), condition, x, y
+        ops.where(to_shape_full(test, shape), broadcast(first, shape), broadcast(second, shape)), condition, x, y
     )
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from intaglio.core.dtypes import promote
+from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
-from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
-from intaglio.tensor.combine import below_diagonal
-from intaglio.tensor.elementwise import copied, tensor_of
-from intaglio.tensor.reduce import HALF, below_top, mean, widened
+from intaglio.ir.node import Node, make
+from intaglio.ops import elementwise as ops
+from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, Attention, LayerNorm
+from intaglio.ops.memory import const
+from intaglio.tensor.arguments import flag, integer, integers, is_tensor, number, tensor, word
+from intaglio.tensor.elementwise import broadcast_shapes, check_computes, check_device, copied, tensor_of
+from intaglio.tensor.movement import axis_of, expanded, ravel
+from intaglio.tensor.reduce import HALF, mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from intaglio.ir.node import Shape
+    from intaglio.ops.composite import Composite
     from intaglio.tensor.tensor import Tensor
 
 
@@ -37,7 +43,9 @@ def sigmoid(self: Tensor) -> Tensor:
         >>> Tensor([0.0]).sigmoid().tolist()
         [0.5]
     """
-    return ((-self).exp() + 1).reciprocal()
+    if self.shape:
+        return _by_one_node(SIGMOID, self)
+    return ((-self).exp() + 1).reciprocal()  # a scalar in a loop makes no node
 
 
 def silu(self: Tensor) -> Tensor:
@@ -63,7 +71,10 @@ def gelu(self: Tensor, approximate: str = "none") -> Tensor:
         >>> round(Tensor(1.0).gelu().item(), 4), round(Tensor(1.0).gelu("tanh").item(), 4)
         (0.8413, 0.8412)
     """
-    if word("gelu", "approximate", approximate, ("none", "tanh")) == "tanh":
+    tanh = word("gelu", "approximate", approximate, ("none", "tanh")) == "tanh"
+    if self.shape:
+        return _by_one_node(TANH_GELU if tanh else GELU, self)
+    if tanh:  # a scalar in a loop makes no node
         return self * 0.5 * ((self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)).tanh().__add__(1)
     return self * 0.5 * (1 + (self * (1 / math.sqrt(2))).erf())
 
@@ -113,13 +124,53 @@ def layer_norm(
         [-1.0, 1.0]
     """
     extents = integers("layer_norm", "extents", shape)
-    axes = tuple(range(self.ndim - len(extents), self.ndim))
     if not extents or self.shape[-len(extents) :] != extents:
         raise ShapeError(f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}.")
-    apart = self - mean(self, axes, keepdim=True)
-    tiny = number("layer_norm", "eps", eps)
-    out = apart * (mean(apart * apart, axes, keepdim=True) + tiny).rsqrt()
-    return _scaled_and_shifted("layer_norm", out, weight, bias)
+    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+    numbers = (const(_sums_of(x.dtype), math.prod(extents)), const(x.dtype, number("layer_norm", "eps", eps)))
+    return _norm("layer_norm", LayerNorm(len(extents)), x, numbers, extents, (weight, bias))
+
+
+def _by_one_node(op: Composite, x: Tensor) -> Tensor:
+    """An elementwise function of floats."""
+    x = x if x.dtype.is_float else x.cast(dtypes.default_float)
+    check_computes(op.name, x.dtype)
+    return x._make(make(op, x._value()), x)
+
+
+def _sums_of(dtype: DType) -> DType:
+    """The dtype that sums of a float dtype are made in."""
+    return dtypes.float32 if dtype in HALF else dtype
+
+
+def _norm(
+    name: str,
+    op: Composite,
+    x: Tensor,
+    others: tuple[Node | Tensor, ...],
+    extents: tuple[int, ...],
+    affine: tuple[Tensor | None, Tensor | None],
+    shape: tuple[int, ...] | None = None,
+) -> Tensor:
+    """A norm of a named op, and what scales and shifts it: one node where that has the shape and dtype it should have.
+
+    Args:
+        others: What the op takes after the tensor.
+        extents: The shape of weight and bias.
+        affine: The weight and the bias, if there are such.
+        shape: What they are reshaped to else, if to anything.
+    """
+    check_computes(name, x.dtype)
+    weight, bias = affine
+    given = [tensor(name, "the weight", weight)] if weight is not None else []
+    if given and bias is not None:
+        given.append(tensor(name, "the bias", bias))
+    if all(each.shape == extents and each.dtype is x.dtype and each._device == x._device for each in given):
+        others = (*others, *given)
+        weight, bias = None, None if given else bias
+    tensors = [x, *filter(is_tensor, others)]
+    node = make(op, x._value(), *[other if isinstance(other, Node) else other._value() for other in others])
+    return _scaled_and_shifted(name, x._make(node, *tensors), weight, bias, shape)
 
 
 def _scaled_and_shifted(
@@ -147,8 +198,11 @@ def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> T
         >>> [round(x, 3) for x in Tensor([3.0, 3.0]).rms_norm().tolist()]
         [1.0, 1.0]
     """
-    out = self * (mean(self * self, -1, keepdim=True) + number("rms_norm", "eps", eps)).rsqrt()
-    return _scaled_and_shifted("rms_norm", out, weight, None)
+    axis_of("rms_norm", -1, self.ndim)
+    x = self if self.dtype.is_float else self.cast(dtypes.default_float)
+    count = self.shape[-1]
+    numbers = (const(_sums_of(x.dtype), count), const(x.dtype, number("rms_norm", "eps", eps)))
+    return _norm("rms_norm", RMS_NORM, x, numbers, (count,), (weight, None))
 
 
 def _reduction(name: str, losses: Tensor, reduction: str) -> Tensor:
@@ -346,16 +400,31 @@ def scaled_dot_product_attention(
             f"{name}: query, key and value must have two axes or more; {query.shape}, {key.shape}, {value.shape}."
         )
     dtype = promote(promote(query.dtype, key.dtype), value.dtype)
-    query, key, value = widened(query), widened(key), widened(value)
-    scores = (query @ key.transpose(-1, -2)) * (1 / math.sqrt(query.shape[-1]))
-    if flag(name, "is_causal", is_causal):
-        scores = query._make(below_diagonal(name, scores, 0), query, key).where(scores, -math.inf)
+    dtype = dtype if dtype.is_float else dtypes.default_float
+    check_computes(name, dtype)
+    wide = _sums_of(dtype)
+    given = [query, key, value]
     if mask is not None:
-        mask = tensor(name, "the mask", mask)
-        scores = mask.where(scores, -math.inf) if mask.dtype.is_bool else scores + mask
-    weights = below_top(name, scores, -1).exp()
-    out = (weights @ value) / weights.sum(-1, keepdim=True)
-    return out.cast(dtype) if dtype in HALF else out
+        given.append(tensor(name, "the mask", mask))
+        wide = promote(wide, given[-1].dtype)
+    for each in given[1:]:
+        check_device(name, query, each)
+    _check_attention(name, *[each.shape for each in given])
+    nodes = [each._value() for each in given]
+    nodes = [node if node.dtype.is_bool and k == 3 else ops.cast(node, wide) for k, node in enumerate(nodes)]
+    nodes.insert(3, const(wide, 1 / math.sqrt(query.shape[-1])))
+    out = make(Attention(flag(name, "is_causal", is_causal)), *nodes)
+    return query._make(ops.cast(out, dtype) if dtype in HALF else out, *given)
+
+
+def _check_attention(name: str, query: Shape, key: Shape, value: Shape, mask: Shape = ()) -> None:
+    """Raise where the shapes of attention's operands do not fit."""
+    if query[-1] != key[-1]:
+        raise ShapeError(f"{name}: query and key must be of one width; {query} and {key}.")
+    if key[-2] != value[-2]:
+        raise ShapeError(f"{name}: there must be a value for each key; keys {key}, values {value}.")
+    scores = broadcast_shapes(name, (*broadcast_shapes(name, query[:-2], key[:-2]), query[-2], key[-2]), mask)
+    broadcast_shapes(name, scores[:-2], value[:-2])
 
 
 def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:
@@ -513,8 +582,17 @@ def batch_norm(
     if self.ndim < 2:
         raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {self.shape}.")
     shape = (1, -1) + (1,) * (self.ndim - 2)
-    scale = (variance.reshape(shape) + number("batch_norm", "eps", eps)).rsqrt()
-    return _scaled_and_shifted("batch_norm", (self - center.reshape(shape)) * scale, weight, bias, shape)
+    dtype = promote(promote(self.dtype, center.dtype), variance.dtype)
+    dtype = dtype if dtype.is_float else dtypes.default_float
+    channels = self.shape[1:2]
+    statistics: list[Tensor] = []
+    for each in (center, variance):
+        check_device("batch_norm", self, each)
+        each = each if each.shape == channels else expanded("batch_norm", ravel(each), channels)
+        statistics.append(each if each.dtype is dtype else each.cast(dtype))
+    x = self if self.dtype is dtype else self.cast(dtype)
+    others = (*statistics, const(dtype, number("batch_norm", "eps", eps)))
+    return _norm("batch_norm", BATCH_NORM, x, others, channels, (weight, bias), shape)
 
 
 def sparse_categorical_crossentropy(

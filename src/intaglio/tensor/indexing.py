@@ -12,10 +12,11 @@ import numpy as np
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.core.site import user_site
+from intaglio.ir.view import View
 from intaglio.ops import elementwise as ops
 from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
-from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.storage.scratch import shelved
 from intaglio.tensor.arguments import is_array, is_listed, is_tensor
 from intaglio.tensor.base import TensorBase, flush_tensors, relieve
@@ -23,18 +24,17 @@ from intaglio.tensor.elementwise import (
     broadcast_shapes,
     is_number,
     plain,
-    to_shape,
     to_shape_full,
 )
 from intaglio.tensor.gradients import cuts
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
-    from intaglio.ir.view import View
     from intaglio.storage.storage import Storage
     from intaglio.tensor.tensor import Tensor
 
 SMALL_NODES: Final = 16  # of a value that is rather computed again than read back from where it was written
+PLAIN: Final = frozenset((int, type(None)))  # what a plain slice has
 Part: TypeAlias = "int | slice[Any, Any, Any] | EllipsisType | Tensor | None"
 
 
@@ -113,6 +113,49 @@ def parse(self: Tensor, index: object) -> Parsed:
     if groups and not parsed.view.size:  # nothing will be computed that has computed positions checked
         flush_tensors(tuple(parsed.arrays.values()))
     return parsed
+
+
+def _basic(view: View, index: Any) -> View | None:
+    """The view that integers, slices of such, None and '...' name; None where there is something else, or amiss."""
+    parts: tuple[Any, ...] = index if index.__class__ is tuple else (index,)
+    dtype, shape, strides, offset = view
+    extents: list[int] = []
+    steps: list[int] = []
+    left = len(shape) - sum([part.__class__ in (int, slice) for part in parts])  # the axes that no part names
+    if left < 0:
+        return None
+    axis = 0
+    for part in parts:
+        kind = part.__class__
+        if kind is slice:
+            n, stride = shape[axis], strides[axis]
+            if part.start is not None or part.stop is not None or part.step is not None:
+                if part.step == 0 or not PLAIN.issuperset((type(part.start), type(part.stop), type(part.step))):
+                    return None
+                start, stop, step = part.indices(n)
+                n = len(range(start, stop, step))
+                offset += start * stride if n else 0
+                stride *= step
+            extents.append(n)
+            steps.append(stride)
+            axis += 1
+        elif kind is int:
+            n = shape[axis]
+            if not -n <= part < n:
+                return None
+            offset += part % n * strides[axis]
+            axis += 1
+        elif part is None:
+            extents.append(1)
+            steps.append(0)
+        elif part is Ellipsis and left >= 0:
+            extents += shape[axis : axis + left]
+            steps += strides[axis : axis + left]
+            axis += left
+            left = -1  # a second one is an error
+        else:
+            return None
+    return View(dtype, (*extents, *shape[axis:]), (*steps, *strides[axis:]), offset)
 
 
 def _positions(parsed: Parsed, part: Tensor, axis: int, named: int) -> list[Tensor]:
@@ -231,8 +274,11 @@ def nonzero_of(mask: Tensor) -> list[Tensor]:
 
 def getitem(self: Tensor, index: object) -> Tensor:
     """A view for integers, slices, None and '...'; a copy where arrays are involved."""
+    storage, view = self._place()
+    found = _basic(view, index)
+    if found is not None:
+        return self._share(storage, found)
     parsed = parse(self, index)
-    storage, _ = self._place()
     if not parsed.arrays:
         return self._share(storage, parsed.view)
     base = self._share(storage, parsed.view)._value()
@@ -302,7 +348,7 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
         raise ShapeError(f"{name}: the value must broadcast to the target; value {node.shape}, target {shape}.")
     if not own:
         return expand(node, shape) if shape else node
-    return to_shape(node, shape)
+    return broadcast(node, shape)
 
 
 def setitem(self: Tensor, index: object, value: Any) -> None:
@@ -355,7 +401,7 @@ def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
     if node.shape:
         node = reshape(node, ())
     wide = reshape(mask._value(), mask.shape + (1,) * (self.ndim - mask.ndim))
-    chosen = ops.where(to_shape(wide, view.shape), node, storage.read(view))
+    chosen = ops.where(broadcast(wide, view.shape), node, storage.read(view))
     write_node(self, view, chosen, self, value, mask)
 
 

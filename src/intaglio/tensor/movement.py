@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
 
 
+INTEGER: Final = frozenset((int,))
+
+
 def one_or_more(args: Sequence[Any]) -> Any:
     """What is given one by one, or as one sequence (or number)."""
     return args[0] if len(args) == 1 else args
@@ -31,7 +34,10 @@ def flat_ints(name: str, args: Sequence[object]) -> tuple[int, ...]:
 
     Raises: DTypeError if one is none.
     """
-    return integers(name, "extents and axes", one_or_more(args))
+    given = one_or_more(args)
+    if given.__class__ is tuple and INTEGER.issuperset(map(type, given)):
+        return given
+    return integers(name, "extents and axes", given)
 
 
 def axis_of(name: str, axis: int, rank: int) -> int:
@@ -63,6 +69,8 @@ def resolve_shape(name: str, shape: tuple[int, ...], size: int) -> tuple[int, ..
 
     Raises: ShapeError if the sizes do not agree.
     """
+    if min(shape, default=0) >= 0 and math.prod(shape) == size:
+        return shape
     if shape.count(-1) > 1:
         raise ShapeError(f"{name}: at most one extent may be -1; got {shape}.")
     if any(n < -1 for n in shape):
@@ -93,12 +101,12 @@ def reshape(self: Tensor, *shape: object) -> Tensor:
         >>> Tensor.arange(6).reshape(2, 3).tolist()
         [[0, 1, 2], [3, 4, 5]]
     """
-    extents = resolve_shape("reshape", flat_ints("reshape", shape), self.numel())
-    _, view = self._place()
+    storage, view = self._place()
+    extents = resolve_shape("reshape", flat_ints("reshape", shape), view.size)
     moved = view.reshape(extents)
     if moved is None:
         return self._make(ops.reshape(self._value(), extents), self)
-    return _viewed(self, moved)
+    return self._share(storage, moved)
 
 
 def view(self: Tensor, *shape: object) -> Tensor:
@@ -141,10 +149,12 @@ def permute(self: Tensor, *order: object) -> Tensor:
         >>> Tensor.zeros(2, 3, 4).permute(2, 0, 1).shape
         (4, 2, 3)
     """
-    axes = axes_of("permute", flat_ints("permute", order), self.ndim)
-    if len(axes) != self.ndim:
+    storage, view = self._place()
+    rank = len(view.shape)
+    axes = axes_of("permute", flat_ints("permute", order), rank)
+    if len(axes) != rank:
         raise ShapeError(f"permute: every axis must be given once; got {axes} for shape {self.shape}.")
-    return _viewed(self, self._place()[1].permute(axes))
+    return self._share(storage, view.permute(axes))
 
 
 def transpose(self: Tensor, dim0: int = 1, dim1: int = 0) -> Tensor:
@@ -158,10 +168,12 @@ def transpose(self: Tensor, dim0: int = 1, dim1: int = 0) -> Tensor:
         >>> Tensor.zeros(2, 3, 4).transpose(0, 2).shape, Tensor.zeros(2, 3).swapaxes(0, 1).shape
         ((4, 3, 2), (3, 2))
     """
-    order = list(range(self.ndim))
-    a, b = axis_of("transpose", dim0, self.ndim), axis_of("transpose", dim1, self.ndim)
+    storage, view = self._place()
+    rank = len(view.shape)
+    order = list(range(rank))
+    a, b = axis_of("transpose", dim0, rank), axis_of("transpose", dim1, rank)
     order[a], order[b] = order[b], order[a]
-    return permute(self, order)
+    return self._share(storage, view.permute(tuple(order)))
 
 
 def t(self: Tensor) -> Tensor:
@@ -214,7 +226,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
         >>> Tensor([1, 2]).expand_as(Tensor.zeros(2, 2)).tolist()
         [[1, 2], [1, 2]]
     """
-    return _expanded("expand_as", self, tensor("expand_as", "the other", other).shape)
+    return expanded("expand_as", self, tensor("expand_as", "the other", other).shape)
 
 
 def flip(self: Tensor, *axes: object) -> Tensor:
@@ -241,7 +253,7 @@ def expand(self: Tensor, *shape: object) -> Tensor:
         >>> Tensor([[1], [2]]).expand(2, 3).tolist()
         [[1, 1, 1], [2, 2, 2]]
     """
-    return _expanded("expand", self, flat_ints("expand", shape))
+    return expanded("expand", self, flat_ints("expand", shape))
 
 
 def broadcast_to(self: Tensor, *shape: object) -> Tensor:
@@ -254,10 +266,10 @@ def broadcast_to(self: Tensor, *shape: object) -> Tensor:
         >>> Tensor([1, 2]).broadcast_to((2, 2)).tolist()
         [[1, 2], [1, 2]]
     """
-    return _expanded("broadcast_to", self, flat_ints("broadcast_to", shape))
+    return expanded("broadcast_to", self, flat_ints("broadcast_to", shape))
 
 
-def _expanded(name: str, self: Tensor, extents: tuple[int, ...]) -> Tensor:
+def expanded(name: str, self: Tensor, extents: tuple[int, ...]) -> Tensor:
     """A view with axes of size 1 repeated, for a named op."""
     own = self.shape
     missing = len(extents) - len(own)

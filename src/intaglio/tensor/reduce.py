@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from intaglio.core.dtypes import DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.ir.node import make
 from intaglio.ops import elementwise as ops
+from intaglio.ops.layers import LogSoftmax, Softmax
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import EXTREMES
@@ -20,7 +22,10 @@ from intaglio.tensor.elementwise import check_computes
 from intaglio.tensor.movement import axes_of, axis_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.ir.node import Node
+    from intaglio.ops.composite import Composite
     from intaglio.tensor.tensor import Tensor
 
 Axis = int | Sequence[int] | None
@@ -388,17 +393,13 @@ def _narrowed(out: Tensor, like: Tensor) -> Tensor:
     return out.cast(like.dtype) if like.dtype in HALF else out
 
 
-def below_top(name: str, x: Tensor, axis: int) -> Tensor:
-    """x - max along an axis."""
-    if x.ndim == 0:
-        axis_of(name, axis, 1)
-        return x - x
-    return x - _top(x, (axis_of(name, axis, x.ndim),))
-
-
-def _total(e: Tensor, axis: int) -> Tensor:
-    """The sum along an axis, kept; a scalar is its own."""
-    return sum_(e, axis, keepdim=True) if e.ndim else e
+def _along(name: str, op: Callable[[int], Composite], self: Tensor, axis: int) -> Tensor:
+    """A function of the elements along an axis, for a named op; a scalar is alone on one."""
+    x = widened(self)
+    check_computes(name, x.dtype)
+    place, node = axis_of(name, axis, self.ndim or 1), x._value()
+    made = make(op(place), node if self.ndim else reshape(node, (1,)))
+    return self._make(ops.cast(reshape(made, self.shape), self.dtype if self.dtype in HALF else x.dtype), self)
 
 
 def softmax(self: Tensor, axis: int = -1) -> Tensor:
@@ -413,8 +414,7 @@ def softmax(self: Tensor, axis: int = -1) -> Tensor:
         >>> Tensor([0.0, 0.0]).softmax().tolist()
         [0.5, 0.5]
     """
-    e = below_top("softmax", widened(self), axis).exp()
-    return _narrowed(e / _total(e, axis), self)
+    return _along("softmax", Softmax, self, axis)
 
 
 def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
@@ -429,8 +429,7 @@ def log_softmax(self: Tensor, axis: int = -1) -> Tensor:
         >>> round(Tensor([0.0, 0.0]).log_softmax()[0].item(), 4)
         -0.6931
     """
-    apart = below_top("log_softmax", widened(self), axis)
-    return _narrowed(apart - _total(apart.exp(), axis).log(), self)
+    return _along("log_softmax", LogSoftmax, self, axis)
 
 
 def logsumexp(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from intaglio.core.dtypes import promote
 from intaglio.core.errors import ShapeError, ValueRangeError
+from intaglio.ir.node import make
+from intaglio.ops.convolution import Convolution
+from intaglio.ops.elementwise import cast
 from intaglio.tensor.arguments import integer, integers, tensor
+from intaglio.tensor.elementwise import check_device
 
 if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
 
 Extents = int | Sequence[int]
-OUTER: Final = "uvwxyz"  # the letters of output positions
-INNER: Final = "klmnpq"  # and of places within a window
 
 
 def _each(name: str, value: Extents, rank: int, *, least: int = 1) -> tuple[int, ...]:
@@ -94,16 +97,18 @@ def conv2d(
     strides, dilations = _each("conv2d", stride, rank), _each("conv2d", dilation, rank)
     pads = _each("conv2d", padding, rank, least=0)
     kernel = weight.shape[2:]
-    x = self.pad([(0, 0), (0, 0), *((p, p) for p in pads)]) if any(pads) else self
-    for n, k, d in zip(x.shape[2:], kernel, dilations, strict=True):
-        if n < d * (k - 1) + 1:
-            raise ShapeError(f"conv2d: the window must fit the padded input; {d * (k - 1) + 1} on {n}.")
-    batch, channels = self.shape[0], weight.shape[1]
-    seen = windows(x.reshape(batch, groups, channels, *x.shape[2:]), kernel, strides, dilations)
-    outer, inner = OUTER[:rank], INNER[:rank]
-    shaped = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
-    out = weight.einsum(f"bgi{outer}{inner},goi{inner}->bgo{outer}", seen, shaped)
-    out = out.reshape(batch, weight.shape[0], *out.shape[3:])
+    positions: list[int] = []
+    for n, k, s, d, p in zip(self.shape[2:], kernel, strides, dilations, pads, strict=True):
+        reach, padded = d * (k - 1) + 1, n + 2 * p
+        if not 1 <= reach <= padded:
+            raise ShapeError(f"conv2d: the window must fit the padded input; {reach} on {padded}.")
+        positions.append((padded - reach) // s + 1)
+    check_device("conv2d", self, weight)
+    x, w = self._value(), weight._value()
+    dtype = promote(x.dtype, w.dtype)
+    around = tuple((p, p) for p in pads)
+    op = Convolution(tuple(positions), kernel, strides, dilations, around, groups)
+    out = self._make(make(op, cast(x, dtype), cast(w, dtype)), self, weight)
     return out if bias is None else out + tensor("conv2d", "the bias", bias).reshape(-1, *(1,) * rank)
 
 

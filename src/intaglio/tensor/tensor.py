@@ -87,8 +87,11 @@ class Tensor(TensorBase):
 
     def _share(self, storage: Storage, view: View) -> Tensor:
         """A tensor on the same storage."""
-        made = Tensor._from_view(storage, view)
-        if gradients.is_apart(self):
+        made = new(Tensor)
+        made._storage = storage
+        made._view = view
+        made._device = storage.device
+        if Tracking.begun and gradients.is_apart(self):
             made._grad_state = gradients.DETACHED
         return made
 
@@ -96,12 +99,18 @@ class Tensor(TensorBase):
         node = self._node
         if node is not None:
             return node
+        glance = self._glance
+        if glance is not None and (node := glance.node) is not None and self._grad_state is not gradients.DETACHED:
+            return node  # as the base says: here since every operand is asked
         node = super()._value()
         if self._grad_state is gradients.DETACHED and self._storage is not None and self._storage.history is not None:
             return node_ops.detach(node)
         return node
 
     def _place(self) -> tuple[Storage, View]:
+        storage, view = self._storage, self._view
+        if storage is not None and view is not None:
+            return storage, view
         if self._storage is None and self._grad_state is True:
             node = self.to_node()
             found = super()._place()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import pytest
 
+from intaglio.core.config import Context
 from intaglio.core.errors import DeviceError
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime import allocator as module
 from intaglio.runtime.allocator import ALIGNMENT, Allocator
+
+STATM = Path("/proc/self/statm")
 
 
 def test_blocks_are_aligned_and_counted() -> None:
@@ -53,8 +59,47 @@ def test_kept_memory_goes_back_to_the_system_before_a_request_is_refused(monkeyp
 
 def test_a_limit_refuses_and_says_how_much_is_in_use() -> None:
     allocator = Allocator()
-    allocator.limit = 1000
-    held = allocator.allocate(600)
-    with pytest.raises(DeviceError, match="500 bytes do not fit; 600 of 1000 are in use"):
-        allocator.allocate(500)
+    with Context(memory_bytes=1000):
+        held = allocator.allocate(600)
+        with pytest.raises(DeviceError, match="500 bytes do not fit; 600 of 1000 are in use"):
+            allocator.allocate(500)
     assert held.nbytes == 600
+    assert allocator.allocate(500).nbytes == 500
+
+
+def test_no_more_is_kept_than_the_settings_allow() -> None:
+    allocator = Allocator()
+    before = GlobalCounters.mem_kept
+    blocks = [allocator.allocate(1 << 20) for _ in range(5)]
+    del blocks
+    with Context(kept_bytes=3 << 20):
+        allocator.collect()
+    assert GlobalCounters.mem_kept - before == 3 << 20
+    assert allocator.used == 0
+
+
+def test_what_is_kept_goes_back_on_request() -> None:
+    allocator = Allocator()
+    before = GlobalCounters.mem_kept
+    held, freed = allocator.allocate(1 << 20), [allocator.allocate(n) for n in (100, 1 << 16, 3 << 20)]
+    held.copy_in(b"held")
+    del freed
+    assert allocator.trim() == 128 + (1 << 16) + (3 << 20)
+    assert (allocator.trim(), GlobalCounters.mem_kept, allocator.used) == (0, before, 1 << 20)
+    assert bytes(held.view()[:4]) == b"held"
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="asks Linux how much memory the process has")
+def test_the_system_gets_the_pages() -> None:
+    allocator = Allocator()
+    block = allocator.allocate(64 << 20)
+    block.copy_in(bytes(64 << 20))
+    del block
+    allocator.collect()
+    before = resident()
+    assert allocator.trim() == 64 << 20
+    assert before - resident() > 60 << 20
+
+
+def resident() -> int:
+    return int(STATM.read_text().split()[1]) * mmap.PAGESIZE

@@ -1,0 +1,223 @@
+"""Values with nothing pending: what they are computed from, by one walk that ends at what lies in memory.
+
+The walk makes a key on its way, of numbers alone: programs of one key have one structure (`schedule/structure.py`). So
+a program that runs again finds its form by the key, and neither a program nor a structure is made of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from intaglio.ops.loop import Assign
+from intaglio.ops.memory import Buffer, BufferRef, Const, Read
+from intaglio.schedule.program import Output, Program, ReadAt
+from intaglio.schedule.structure import cut, is_plain, part_of
+from intaglio.storage import checks
+from intaglio.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Hashable, Sequence
+
+    from intaglio.ir.node import Node
+    from intaglio.ir.view import View
+
+CODES: Final = 1 << 16  # ops, views and dtypes that have numbers at a time
+
+
+class Codes:
+    """Numbers of what nodes are, from 1 on; no two things ever have one number."""
+
+    def __init__(self) -> None:
+        self.known: Final[dict[Hashable, int]] = {}
+        self.places: Final[dict[View, tuple[int, int]]] = {}
+        self._last: int = 0
+
+    def of(self, thing: Hashable) -> int:
+        """The number of something."""
+        found = self.known.get(thing)
+        if found is None:
+            if len(self.known) >= CODES:
+                self.known.clear()
+                self.places.clear()
+            self._last = found = self.known[thing] = self._last + 1
+        return found
+
+    def place(self, view: View) -> tuple[int, int]:
+        """Where a view starts that is all that is seen of its buffer, and the number of the view from there."""
+        found = self.places.get(view)
+        if found is None:
+            start, _ = cut((view,))
+            found = self.places[view] = (start, self.of(view._replace(offset=view.offset - start)))
+        return found
+
+
+codes: Final = Codes()
+
+
+class Still:
+    """What some values are computed from, as long as nothing that they need turns out to be pending.
+
+    Attributes:
+        order: The values, inputs before users, with their numbers.
+        refs: The buffers that are read, in order of first use, with their numbers.
+        parts: Those that count as buffers of their own, the key once made (`part_of`).
+        starts: For each buffer and part, the byte from which the structure sees it.
+        literals: The numbers that kernels may take as arguments.
+        views: The reads of storages that nobody has written, and the value that they are views of.
+    """
+
+    def __init__(self) -> None:
+        self.order: Final[dict[Node, int]] = {}
+        self.refs: Final[dict[BufferRef, int]] = {}
+        self.parts: Final[list[BufferRef]] = []
+        self.starts: Final[list[int]] = []
+        self.literals: Final[list[Const]] = []
+        self.views: Final[dict[Node, Node]] = {}
+        self._codes: Final[dict[Node, int]] = {}  # of those reads
+        self._reads: Final[list[tuple[Node, BufferRef, View]]] = []
+        self._places: Final[list[int]] = []  # where their codes stand in the key
+        self._shared: Final[set[int]] = set()  # buffers that are seen through several views
+        # For each value its code, then its inputs: numbers of values, or of a buffer, each as its complement, so that
+        # none is taken for a code.
+        self._key: Final[list[int]] = []
+
+    def follow(self, roots: Sequence[Node], unwritten: Container[Storage]) -> bool:
+        """Walk through some values; whether nothing is pending that they need.
+
+        Args:
+            unwritten: Storages that are computed for themselves: what reads one of these reads its bytes.
+        """
+        order, views, key, known = self.order, self.views, self._key, codes.known
+        watched = checks.pending if len(checks.pending) else ()
+        stack = [*reversed(roots)]
+        while stack:
+            node = stack[-1]
+            if node in order:
+                stack.pop()
+                continue
+            src = node.src
+            if not src or node.place is not None:
+                base = views.get(node)
+                if base is None:
+                    if not self._enter(node, unwritten):
+                        return False
+                    continue
+                src = (base,)
+            ready = True
+            for source in src:
+                if source not in order:
+                    if (not source.src or source.place is not None) and source not in views:
+                        if not self._enter(source, unwritten):
+                            return False
+                        if source in order:
+                            continue
+                    stack.append(source)
+                    ready = False
+            if not ready:
+                continue
+            stack.pop()
+            if node in watched:
+                return False
+            op = node.op
+            key.append((known.get(op) or codes.of(op)) if src is node.src else self._codes[node])
+            for source in src:
+                key.append(~order[source])
+            order[node] = len(order)
+        return True
+
+    def _enter(self, node: Node, unwritten: Container[Storage]) -> bool:
+        """Number a value without inputs, or note which it is a view of; False where something is pending."""
+        op, place = node.op, node.place
+        if place is not None:
+            ref, view = place
+        elif isinstance(op, Read):
+            storage, view = op.storage, op.view
+            assert isinstance(storage, Storage)
+            ref = storage.ref
+            if storage.log:
+                return False
+            if ref is None:
+                if storage.base is None or storage in unwritten:
+                    return False
+                self.views[node] = storage.base
+                self._codes[node] = codes.of((Read, view))
+                return True
+        elif isinstance(op, (Assign, Buffer)):
+            return False
+        else:
+            if isinstance(op, Const) and not is_plain(op):
+                self.literals.append(op)
+                self._key.append(codes.of(op.of))
+            else:
+                self._key.append(codes.of(op))
+            self.order[node] = len(self.order)
+            return True
+        start, code = codes.places.get(view) or codes.place(view)
+        refs = self.refs
+        number = refs.get(ref)
+        if number is None:
+            number = refs[ref] = len(refs)
+            self.starts.append(start)
+        else:
+            self._shared.add(number)
+        self._reads.append((node, ref, view))
+        key = self._key
+        self._places.append(len(key))
+        key += code, ~number
+        self.order[node] = len(self.order)
+        return True
+
+    def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
+        """What programs of one structure have in common.
+
+        Args:
+            outputs: The values that are wanted.
+            devices: Where buffers are.
+        """
+        key = self._key
+        if self._shared:
+            self._join()
+        key.append(codes.of(devices))
+        for node in outputs:
+            key.append(~self.order[node])
+        return array("q", key).tobytes()
+
+    def _join(self) -> None:
+        """Number the views of buffers that are seen through several: by where they lie to one another."""
+        buffers = [*self.refs]
+        joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
+        for (_, ref, view), place in zip(self._reads, self._places, strict=True):
+            if self.refs[ref] in joint:
+                joint[self.refs[ref]].append((view, place))
+        for number, reads in joint.items():
+            inner = part_of([view for view, _ in reads])
+            if inner is not None:
+                view, place = reads.pop(inner)
+                start, self._key[place] = codes.place(view)
+                self._key[place + 1] = ~len(self.starts)
+                self.starts.append(start)
+                self.parts.append(buffers[number])
+            start, _ = cut([view for view, _ in reads])
+            self.starts[number] = start
+            for view, place in reads:
+                self._key[place] = codes.of(view._replace(offset=view.offset - start))
+
+    def program(self, outputs: list[Output]) -> Program:
+        """The program that computes the values as they stand."""
+        reads = {node: ReadAt(ref, view, 0) for node, ref, view in self._reads}
+        return Program([], reads, self.views, outputs=outputs, order=[*self.order])
+
+    def device_of(self, value: Node) -> str | None:
+        """The device of the buffers that a value reads."""
+        refs = {node: ref for node, ref, _ in self._reads}
+        stack = [value]
+        seen: set[Node] = set()
+        while stack:
+            node = stack.pop()
+            if node in refs:
+                return refs[node].device
+            if node not in seen:
+                seen.add(node)
+                stack += (self.views[node],) if node in self.views else node.src
+        return None

@@ -1,0 +1,74 @@
+"""Exact peaks of memory: the work of the table of comparisons takes its inputs, its outputs and little scratch."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pytest
+
+from benchmarks.works import MILLION, WORKS, indices, normal
+from intaglio import GlobalCounters, Tensor
+from intaglio.engine.devices import device_of
+from intaglio.ir.node import walk
+from intaglio.ops.memory import Local
+
+if TYPE_CHECKING:
+    from benchmarks.works import Draw, Work
+
+# What is smaller here than in the table: still some megabytes, so that a buffer or an array too many would be seen.
+SMALLER: Final[dict[str, Draw]] = {
+    "chain of 10, 16M": normal((MILLION,), (MILLION,)),
+    "sin, exp, gelu, tanh in a chain, 16M": normal((MILLION,)),
+    "exp 16M": normal((MILLION,)),
+    "tanh 16M": normal((MILLION,)),
+    "sin 16M": normal((MILLION,)),
+    **{
+        f"{work} 4096²": normal((512, 4096))
+        for work in (
+            "sum of all", "sum of rows", "sum of columns", "argmax of rows", "softmax of rows", "layer norm of rows",
+            "cumsum of rows",
+        )
+    },
+    "matmul 2048³": normal((1024, 1024), (1024, 1024)),
+    "attention 8x12x512x64, causal": normal(*[(4, 6, 512, 64)] * 3),
+    "gather 1M rows of 64": indices(10_000, 10_000, (10_000, 64)),
+}  # fmt: skip
+BESIDE: Final = {  # bytes of buffers between kernels at most, where there are several kernels
+    "sum of all 4096²": 1 << 12,  # the sums of its pieces
+    "conv 3x3 8x64x56x56": 4 * 8 * 64 * 58 * 58 + 4 * 64 * 64 * 9,  # the padded image, and the weights in order
+    "topk 100 of 1M": 1 << 10,
+}
+STACK: Final = 2 << 20  # bytes of scratch of one thread at most: it is on its stack
+PYTHON: Final = 3 << 20  # bytes of Python's objects, and of NumPy's arrays
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+def test_peak_is_inputs_outputs_and_scratch(work: Work) -> None:
+    draw = SMALLER.get(work.name, work.draw)
+    arrays = [draw(np.random.default_rng(0)) for _ in range(work.count)]
+    inputs = [tuple(Tensor(a).realize() for a in own) for own in arrays]
+    device = device_of("CPU")
+    device._kernels.clear()
+    realized(work, inputs)  # planned and compiled: that takes memory of its own
+    for kernel in device._kernels.values():
+        scratch = [n.op for n in walk((kernel.lowered.linear,)) if isinstance(n.op, Local)]
+        assert sum(each.size * each.of.itemsize for each in scratch) <= STACK
+    device.allocator.collect()
+    GlobalCounters.reset()
+    before = GlobalCounters.mem_used
+    tracemalloc.start()
+    results = realized(work, inputs)
+    traced = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    outputs = sum(result.numel() * result.dtype.itemsize for result in results)
+    assert GlobalCounters.peak - before - outputs <= BESIDE.get(work.name, 0)
+    assert traced <= PYTHON
+
+
+def realized(work: Work, inputs: list[tuple[Tensor, ...]]) -> list[Tensor]:
+    """The results, computed together."""
+    results = [work.tensors(*own) for own in inputs]
+    results[0].realize(*results[1:])
+    return results

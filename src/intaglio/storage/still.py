@@ -75,8 +75,6 @@ class Still:
         self.literals: Final[list[Const]] = []
         self.views: Final[dict[Node, Node]] = {}
         self._codes: Final[dict[Node, int]] = {}  # of those reads
-        self._reads: Final[list[tuple[Node, BufferRef, View]]] = []
-        self._places: Final[list[int]] = []  # where their codes stand in the key
         self._shared: Final[set[int]] = set()  # buffers that are seen through several views
         # For each value its code, then its inputs: numbers of values, or of a buffer, each as its complement, so that
         # none is taken for a code.
@@ -161,12 +159,24 @@ class Still:
             self.starts.append(start)
         else:
             self._shared.add(number)
-        self._reads.append((node, ref, view))
-        key = self._key
-        self._places.append(len(key))
-        key += code, ~number
-        self.order[node] = len(self.order)
+        key, order = self._key, self.order
+        key.append(code)
+        key.append(~number)
+        order[node] = len(order)
         return True
+
+    def reads(self) -> dict[Node, ReadAt]:
+        """The values that lie in memory, and where."""
+        found: dict[Node, ReadAt] = {}
+        for node in self.order:
+            if node.place is not None:
+                found[node] = ReadAt(*node.place, 0)
+            elif isinstance(node.op, Read) and node not in self.views:
+                storage = node.op.storage
+                assert isinstance(storage, Storage)
+                assert storage.ref is not None
+                found[node] = ReadAt(storage.ref, node.op.view, 0)
+        return found
 
     def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
         """What programs of one structure have in common.
@@ -187,9 +197,11 @@ class Still:
         """Number the views of buffers that are seen through several: by where they lie to one another."""
         buffers = [*self.refs]
         joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
-        for (_, ref, view), place in zip(self._reads, self._places, strict=True):
-            if self.refs[ref] in joint:
-                joint[self.refs[ref]].append((view, place))
+        places = [place for place, code in enumerate(self._key) if code > 0]  # of codes, by the numbers of values
+        for node, read in self.reads().items():
+            number = self.refs[read.ref]
+            if number in joint:
+                joint[number].append((read.view, places[self.order[node]]))
         for number, reads in joint.items():
             inner = part_of([view for view, _ in reads])
             if inner is not None:
@@ -205,18 +217,17 @@ class Still:
 
     def program(self, outputs: list[Output]) -> Program:
         """The program that computes the values as they stand."""
-        reads = {node: ReadAt(ref, view, 0) for node, ref, view in self._reads}
-        return Program([], reads, self.views, outputs=outputs, order=[*self.order])
+        return Program([], self.reads(), self.views, outputs=outputs, order=[*self.order])
 
     def device_of(self, value: Node) -> str | None:
         """The device of the buffers that a value reads."""
-        refs = {node: ref for node, ref, _ in self._reads}
+        reads = self.reads()
         stack = [value]
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
-            if node in refs:
-                return refs[node].device
+            if node in reads:
+                return reads[node].ref.device
             if node not in seen:
                 seen.add(node)
                 stack += (self.views[node],) if node in self.views else node.src

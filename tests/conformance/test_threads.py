@@ -17,7 +17,7 @@ import pytest
 
 from intaglio import Context, Tensor
 from intaglio.runtime.compiler import Compiler
-from intaglio.runtime.pool import SIGNATURE, Pool
+from intaglio.runtime.pool import IDLE, SIGNATURE, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,13 +120,33 @@ def test_every_chunk_runs_once() -> None:
     assert agrees(Pool(), counting(), 3000, seed=0)
 
 
+def test_no_work_is_missed_by_workers_that_fall_asleep() -> None:
+    pool, kernel, draw = Pool(), counting(), np.random.default_rng(8)
+    for pause in draw.uniform(0, 3 * IDLE, 1000):
+        until = time.perf_counter() + float(pause)
+        while time.perf_counter() < until:
+            pass
+        assert agrees(pool, kernel, 1, seed=int(pause * 1e9))
+
+
+def test_a_closed_pool_has_no_worker_in_native_code() -> None:
+    pool, kernel = Pool(), counting()
+    assert agrees(pool, kernel, 100, seed=9)
+    for pause in (0.0, 100 * IDLE):  # awake, then asleep
+        time.sleep(pause)
+        pool._close()
+        assert not pool._inside
+        pool = Pool()
+        assert agrees(pool, kernel, 100, seed=10)
+
+
 def test_threads_are_started_once_and_no_more_than_chunks_need() -> None:
     pool, kernel = Pool(), counting()
     seen = np.zeros(MOST, np.int64)
     for chunks, threads, workers in ((1, 4, 0), (3, 1, 0), (2, 4, 1), (64, 4, 3), (3, 2, 3), (64, 4, 3), (4, 64, 3)):
         for _ in range(3):
             pool.run(COMPILER, kernel, seen.ctypes.data, chunks, threads)
-            assert len(pool._gates) == workers
+            assert pool._workers == workers
 
 
 def test_kernels_of_several_python_threads_do_not_meet() -> None:

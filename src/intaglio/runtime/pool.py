@@ -1,8 +1,9 @@
-"""Threads that share the chunks of one kernel: they take chunks in native code, and sleep in the interpreter.
+"""Threads that share the chunks of one kernel: they take chunks, and sleep, in native code.
 
-A worker that finds no chunk looks for one for some microseconds more, then leaves the native code and sleeps on a
-queue of its own; so a kernel that follows another finds it awake. The thread that posts a kernel takes chunks itself,
-and never waits for a worker that has taken none.
+A worker that finds no chunk looks for one for a while more, then sleeps at a gate of its own; so a kernel that soon
+follows another finds it awake. Its gate is a lock of the interpreter's own C interface, which each system has and which
+asks for no interpreter lock: a worker that had to take that on its way would wake twice. The thread that posts a kernel
+takes chunks itself, and never waits for a worker that has taken none.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import os
 import platform
 import threading
 import time
-from functools import cache
-from queue import SimpleQueue
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from intaglio.runtime.pages import anonymous
@@ -26,12 +26,17 @@ SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctype
 WORKERS: Final = 255  # at most
 LINE: Final = 64  # bytes that processors exchange as one: words of different writers lie so far apart
 INBOX: Final = 3 + WORKERS  # the line in which Python says what to post: a call with arguments takes longer
-SPIN: Final = 500  # looks at the state before a thread goes to sleep or lets another run: some 20 microseconds
+HABITS: Final = 4 + WORKERS  # the line that says how to pass and open gates, when to sleep, to leave, how to yield
+WAIT: Final = 500  # looks at the state before a thread that waits for chunks lets another run
+YIELD: Final = 64  # looks after which an idle worker lets another run: it may share a processor with who has the work
+IDLE: Final = 2e-4  # seconds that a worker looks before it sleeps: longer than Python takes between two kernels
 PAUSE: Final = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
 
 # The state: line 0 counts the chunks that nobody has taken, line 1 those that are done, line 2 holds the kernel
-# (function, arguments, chunks, helpers, job), line 3 + i says whether worker i is awake. What line 2 says changes only
-# when no chunk is left or being run; whoever has taken a chunk may read it. Line 0 is changed last: that publishes it.
+# (function, arguments, chunks, helpers, job), line 3 + i whether worker i is awake, and its gate. What line 2 says
+# changes only when no chunk is left or being run; whoever has taken a chunk may read it. Line 0 is changed last: that
+# publishes it. Who turns a worker's word from asleep to awake opens its gate once, or is that worker itself, which then
+# has no need to pass it: so a gate is passed as often as it is opened.
 NATIVE: Final = f"""
 declare void @llvm.x86.sse2.pause()
 define internal void @take_all(ptr %state) noinline {{
@@ -96,7 +101,7 @@ wait:
   %rest = sub i64 %chunks, %ran
   %some = icmp sgt i64 %rest, 0
   %next = add i64 %turn, 1
-  %early = icmp slt i64 %turn, {SPIN}
+  %early = icmp slt i64 %turn, {WAIT}
   %both = and i1 %some, %early
   br i1 %both, label %again, label %leave
 again:
@@ -118,25 +123,39 @@ entry:
   %job.at = getelementptr i64, ptr %inbox, i64 4
   %job = load i64, ptr %job.at, align 8
   call void @post(ptr %state, i64 %job, i64 %kernel, i64 %slots, i64 %chunks, i64 %helpers)
-  br label %ask
-ask:
-  %worker = phi i64 [0, %entry], [%next, %ask]
+  call void @wake(ptr %state, i64 %helpers)
+  %rest = call i64 @work(ptr %state, i64 %chunks)
+  ret i64 %rest
+}}
+define internal void @wake(ptr %state, i64 %workers) {{
+entry:
+  %habits = getelementptr i8, ptr %state, i64 {HABITS * LINE}
+  %open.at = getelementptr ptr, ptr %habits, i64 1
+  %open = load ptr, ptr %open.at, align 8
+  br label %each
+each:
+  %worker = phi i64 [0, %entry], [%next, %passed]
   %line = add i64 %worker, 3
   %offset = mul i64 %line, {LINE}
   %awake.at = getelementptr i8, ptr %state, i64 %offset
   %awake = load atomic i64, ptr %awake.at seq_cst, align 8
-  %next = add i64 %worker, 1
-  %more = icmp slt i64 %next, %helpers
   %looks = icmp ne i64 %awake, 0
-  %both = and i1 %looks, %more
-  br i1 %both, label %ask, label %asked
-asked:
-  br i1 %looks, label %work, label %asleep
-work:
-  %rest = call i64 @work(ptr %state, i64 %chunks)
-  ret i64 %rest
-asleep:
-  ret i64 -1
+  br i1 %looks, label %passed, label %try
+try:
+  %pair = cmpxchg ptr %awake.at, i64 0, i64 1 seq_cst seq_cst
+  %turned = extractvalue {{i64, i1}} %pair, 1
+  br i1 %turned, label %rouse, label %passed
+rouse:
+  %gate.at = getelementptr i8, ptr %awake.at, i64 8
+  %gate = load ptr, ptr %gate.at, align 8
+  call void %open(ptr %gate)
+  br label %passed
+passed:
+  %next = add i64 %worker, 1
+  %more = icmp slt i64 %next, %workers
+  br i1 %more, label %each, label %leave
+leave:
+  ret void
 }}
 define internal void @serve(ptr %state, i64 %worker) {{
 entry:
@@ -144,12 +163,26 @@ entry:
   %line = add i64 %worker, 3
   %offset = mul i64 %line, {LINE}
   %awake = getelementptr i8, ptr %state, i64 %offset
-  br label %enter
-enter:
-  %on = atomicrmw xchg ptr %awake, i64 1 seq_cst
+  %gate.at = getelementptr i8, ptr %awake, i64 8
+  %gate = load ptr, ptr %gate.at, align 8
+  %habits = getelementptr i8, ptr %state, i64 {HABITS * LINE}
+  %pass = load ptr, ptr %habits, align 8
+  %idle.at = getelementptr i64, ptr %habits, i64 2
+  %idle.looks = load i64, ptr %idle.at, align 8
+  %closed.at = getelementptr i64, ptr %habits, i64 3
+  %yield.at = getelementptr ptr, ptr %habits, i64 4
+  %yield = load ptr, ptr %yield.at, align 8
+  %yields = icmp ne ptr %yield, null
+  br label %asleep
+asleep:
+  %closed = load atomic i64, ptr %closed.at seq_cst, align 8
+  %ends = icmp ne i64 %closed, 0
+  br i1 %ends, label %leave, label %sleep
+sleep:
+  %status = call i32 %pass(ptr %gate, i32 1)
   br label %look
 look:
-  %turn = phi i64 [0, %enter], [0, %run], [%next, %idle]
+  %turn = phi i64 [0, %sleep], [0, %run], [0, %missed], [%next, %stays], [%next, %give]
   %left = load atomic i64, ptr %state seq_cst, align 8
   %some = icmp sgt i64 %left, 0
   br i1 %some, label %ask, label %idle
@@ -163,17 +196,29 @@ run:
 idle:
   {PAUSE}
   %next = add i64 %turn, 1
-  %early = icmp slt i64 %turn, {SPIN}
-  br i1 %early, label %look, label %leave
-leave:
+  %rest = urem i64 %next, {YIELD}
+  %whole = icmp eq i64 %rest, 0
+  %gives = and i1 %whole, %yields
+  %early = icmp slt i64 %turn, %idle.looks
+  br i1 %early, label %stays, label %tired
+stays:
+  br i1 %gives, label %give, label %look
+give:
+  %given = call i32 %yield()
+  br label %look
+tired:
   %off = atomicrmw xchg ptr %awake, i64 0 seq_cst
   %last = load atomic i64, ptr %state seq_cst, align 8
-  %missed = icmp sgt i64 %last, 0
+  %late = icmp sgt i64 %last, 0
   %helpers.last = load atomic i64, ptr %helpers.at seq_cst, align 8
   %wanted.last = icmp slt i64 %worker, %helpers.last
-  %stay = and i1 %missed, %wanted.last
-  br i1 %stay, label %enter, label %asleep
-asleep:
+  %stay = and i1 %late, %wanted.last
+  br i1 %stay, label %missed, label %asleep
+missed:
+  %pair = cmpxchg ptr %awake, i64 0, i64 1 seq_cst seq_cst
+  %turned = extractvalue {{i64, i1}} %pair, 1
+  br i1 %turned, label %look, label %asleep
+leave:
   ret void
 }}
 define void @pool(ptr %out, i64 %begin, i64 %end) {{
@@ -182,6 +227,8 @@ define void @pool(ptr %out, i64 %begin, i64 %end) {{
   store ptr @work, ptr %second, align 8
   %third = getelementptr i8, ptr %out, i64 16
   store ptr @serve, ptr %third, align 8
+  %fourth = getelementptr i8, ptr %out, i64 24
+  store ptr @wake, ptr %fourth, align 8
   ret void
 }}
 """
@@ -192,11 +239,16 @@ class _Native:
 
     def __init__(self, compiler: Compiler) -> None:
         pointer, word = ctypes.c_void_p, ctypes.c_int64
-        out = (word * 3)()
+        out = (word * 4)()
         SIGNATURE(compiler.load(NATIVE, "pool")[0])(ctypes.addressof(out), 0, 0)
         self.start: Final = ctypes.CFUNCTYPE(word, pointer)(out[0])
         self.work: Final = ctypes.CFUNCTYPE(word, pointer, word)(out[1])
         self.serve: Final = ctypes.CFUNCTYPE(None, pointer, word)(out[2])
+        self.wake: Final = ctypes.CFUNCTYPE(None, pointer, word)(out[3])
+
+
+# A sleep of no time takes the timer's slack, which is longer than most chunks.
+_let_others_run: Final = getattr(os, "sched_yield", partial(time.sleep, 0))
 
 
 @cache
@@ -205,21 +257,60 @@ def _native(compiler: Compiler) -> _Native:
     return _Native(compiler)
 
 
+@cache
+def _locks() -> tuple[int, int]:
+    """The functions that take and that release a lock, without the interpreter lock: their addresses."""
+    functions = ctypes.pythonapi.PyThread_acquire_lock, ctypes.pythonapi.PyThread_release_lock
+    take, release = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
+    return take, release
+
+
+@cache
+def _yield() -> int:
+    """The function that lets another thread of this processor run: its address, 0 where the system has none."""
+    function = getattr(ctypes.CDLL(None), "sched_yield", None) if os.name == "posix" else None
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _gate() -> int:
+    """A new lock that is taken: it lets one thread through for each release. It is there to the end."""
+    new = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", ctypes.pythonapi))
+    take = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(("PyThread_acquire_lock", ctypes.pythonapi))
+    gate = new()
+    if gate is None:
+        raise RuntimeError("can't allocate lock")
+    take(gate, 1)
+    return gate
+
+
+def _seconds_of_look(native: _Native, state: int) -> float:
+    """What a look at a state costs in which there is nothing to do: processors differ tenfold in how they pause."""
+    times: list[float] = []
+    for _ in range(3):
+        started = time.perf_counter()
+        native.work(state, 1)  # as if one chunk were being run
+        times.append(time.perf_counter() - started)
+    return min(times) / WAIT
+
+
 class Pool:
     """Worker threads, started at the first kernel that needs them. A child after fork starts its own."""
 
     def __init__(self) -> None:
-        self._closed: bool = False
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
         atexit.register(self._close)
 
     def _reset(self) -> None:
         """No workers (a parent's are not here), and a state that none knows of."""
-        self._pages, self._state = anonymous((INBOX + 1) * LINE)
+        self._pages, self._state = anonymous((HABITS + 1) * LINE)
         self._words: memoryview[int] = memoryview(self._pages).cast("q")
         self._inbox: memoryview[int] = self._words[INBOX * LINE // 8 :]
-        self._gates: list[SimpleQueue[None]] = []
+        self._habits: memoryview[int] = self._words[HABITS * LINE // 8 :]
+        self._habits[0], self._habits[1] = _locks()
+        self._habits[4] = _yield()
+        self._native: _Native | None = None  # once there are workers
+        self._workers: int = 0
         self._inside: set[int] = set()  # workers that are in native code, or about to be
         self._job: int = 0
         self._busy: threading.Lock = threading.Lock()
@@ -232,7 +323,7 @@ class Pool:
             return
         try:
             native = _native(compiler)
-            if len(self._gates) < helpers:
+            if self._workers < helpers:
                 helpers = self._start(native, min(helpers, WORKERS))
             self._share(native, kernel, slots, chunks, helpers)
         finally:
@@ -248,50 +339,41 @@ class Pool:
             try:
                 box[0], box[1], box[2], box[3], box[4] = kernel, slots, chunks, helpers, self._job
                 rest = native.start(self._state)  # posts a job once
-                if rest < 0:  # a worker sleeps, and nothing has been done here
-                    rest = chunks
-                    self._wake(helpers)
-                    rest = native.work(self._state, chunks)
                 while rest:
-                    time.sleep(0)
+                    _let_others_run()
                     rest = native.work(self._state, chunks)
             except BaseException as error:
                 interrupt = error
         if interrupt is not None:
             raise interrupt
 
-    def _wake(self, helpers: int) -> None:
-        """A token for each worker that sleeps and has none."""
-        for worker in range(helpers):
-            gate = self._gates[worker]
-            if not self._words[(3 + worker) * LINE // 8] and gate.empty():
-                gate.put(None)
-
     def _start(self, native: _Native, helpers: int) -> int:
         """Have as many workers as are wanted, or as can be had; gives how many."""
+        if self._native is None:
+            self._native = native
+            self._habits[2] = int(IDLE / _seconds_of_look(native, self._state))
         try:
-            while len(self._gates) < helpers:
-                gate: SimpleQueue[None] = SimpleQueue()
-                arguments = native, self._state, len(self._gates), gate, self._inside
+            while self._workers < helpers:
+                self._words[(3 + self._workers) * LINE // 8 + 1] = _gate()
+                arguments = native, self._state, self._workers, self._inside
                 threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True).start()
-                self._gates.append(gate)
+                self._workers += 1
         except RuntimeError:  # the system, or an interpreter that ends, lets no thread start
-            return len(self._gates)
+            return self._workers
         return helpers
 
-    def _serve(self, native: _Native, state: int, worker: int, gate: SimpleQueue[None], inside: set[int]) -> None:
+    def _serve(self, native: _Native, state: int, worker: int, inside: set[int]) -> None:
         """One worker."""
-        while True:
-            gate.get()
-            inside.add(worker)
-            if not self._closed:  # asked after the line above: `_close` waits for who is inside
-                native.serve(state, worker)
-            inside.discard(worker)
+        inside.add(worker)
+        native.serve(state, worker)  # asks whether the pool is closed: `_close` waits for who is inside
+        inside.discard(worker)
 
     def _close(self) -> None:
         """Let no worker be in native code when the interpreter ends and its pages go."""
         self._busy.acquire(timeout=1)  # kept: what is run from now on is run alone
-        self._closed = True
+        self._habits[3] = 1
+        if self._native is not None and self._workers:
+            self._native.wake(self._state, self._workers)
         deadline = time.monotonic() + 1
         while self._inside and time.monotonic() < deadline:
             time.sleep(1e-4)

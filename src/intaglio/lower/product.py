@@ -65,8 +65,8 @@ def turned_column(loops: Loops, value: Node, pointer_index: Node, ranges: list[N
     return None
 
 
-def tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
-    """(rows, vectors) of a tile of a product of `height` rows and `width` vectors.
+def tile_shape(height: int, width: int, target: Target, *, part: bool = False) -> tuple[int, int]:
+    """(rows, vectors) of a tile of a product of `height` rows and `width` vectors, and `part` of another.
 
     Sums for all of it, the vectors of one row and one number fit in the registers. Where the rows that leave none over
     are few, there are more vectors, if those leave none over either: each multiply-add waits for the one before it into
@@ -84,7 +84,7 @@ def tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
     even = [r for r in range(rows, rows // 2, -1) if height % r == 0]
     rows = even[0] if even else -(-height // -(-height // rows))
     wide = max(vectors, min(WIDEST, (registers - 1) // (rows + 1)))
-    return rows, vectors if width % wide else wide
+    return rows, vectors if part or width % wide else wide
 
 
 def tile_shapes(height: int, width: int, target: Target) -> list[tuple[int, int]]:
@@ -176,7 +176,8 @@ class Product:
         self.width: Final = loops.extent(column)
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         size = self.height, self.width // self.lanes, self.target
-        self.tile_rows, self.vectors = loops.decide.of("tile", tile or tile_shape(*size), tile_shapes(*size))
+        model = tile or tile_shape(*size, part=bool(self.width % self.lanes))
+        self.tile_rows, self.vectors = loops.decide.of("tile", model, tile_shapes(*size))
         self.panel: Final = self.lanes * self.vectors
         self.whole_rows: Final = self.height // self.tile_rows * self.tile_rows
         self.whole_columns: Final = self.width // self.panel * self.panel

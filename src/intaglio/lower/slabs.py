@@ -52,7 +52,9 @@ class Slabs:
         self.height: Final = loops.extent(row)
         self.width: Final = loops.extent(column)
         size = self.height, self.width // self.lanes, self.emitter.target
-        self.tile_rows, self.vectors = loops.decide.of("tile", tile_shape(*size), tile_shapes(*size))
+        self.tile_rows, self.vectors = loops.decide.of(
+            "tile", tile_shape(*size, part=bool(self.width % self.lanes)), tile_shapes(*size)
+        )
         unit = self.lanes * self.vectors
         factor = _matrix(loops, fold, column)
         self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows

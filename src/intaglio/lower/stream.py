@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
-PIECE: Final = 1 << 11  # bytes of a row that are read at once at least: half a page
+PIECE: Final = 1 << 11  # bytes of a row that are read at once at least
+PAGE: Final = 1 << 12  # bytes of a row that one thread reads, if there are so many for each
 
 
 class Stream:
@@ -71,12 +72,10 @@ class Stream:
         self.loops.nest(outer, blocks)
 
     def _share(self, extent: int) -> int:
-        """Columns of a chunk: pieces of rows that are not too short, in chunks that are equally long.
-
-        There is a chunk for each thread even if pieces are half as long then.
-        """
-        least = PIECE // self.scratch.dtype.itemsize
-        chunks = max(1, min(CHUNKS, extent // least), min(self.emitter.target.threads, 2 * extent // least))
+        """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
+        size, threads = extent * self.scratch.dtype.itemsize, self.emitter.target.threads
+        chunks = max(1, min(CHUNKS, size // PAGE), min(threads, 2 * size // PIECE))
+        chunks -= chunks % threads if chunks > threads else 0
         return -(-extent // chunks // self.unit) * self.unit
 
     def _block(self, start: Node, end: Node) -> None:

@@ -62,6 +62,7 @@ def test_tiles_of_few_rows_are_wider_where_no_columns_are_left_over() -> None:
     target = Target(vector_bytes=64)
     assert [tile_shape(128, width, target) for width in (24, 48, 32, 49)] == [(8, 3), (8, 3), (8, 2), (8, 2)]
     assert [tile_shape(height, 48, target) for height in (12, 9, 4)] == [(12, 2), (9, 3), (4, 6)]
+    assert tile_shape(128, 3, target, part=True) == (8, 2)
 
 
 @pytest.mark.parametrize(("width", "columns"), [(384, 192), (480, 240), (96, 96)])

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from intaglio.core.target import Target
 from intaglio.lower import stream
 from intaglio.lower.kernel import lower
 from intaglio.ops.elementwise import add, mul
@@ -59,6 +60,14 @@ def test_blocks_and_threads_change_no_bit(shape: tuple[int, int]) -> None:
         np.testing.assert_allclose(out, x.astype(np.float64) @ a + b, atol=1e-4)
         results.append(out.tobytes())
     assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize(("columns", "chunks"), [(512, 2), (768, 2), (3072, 2), (4096, 4)])
+def test_each_thread_has_as_many_chunks(columns: int, chunks: int) -> None:
+    k = Operands()
+    target = Target(vector_bytes=64, level2=SMALL, threads=2)
+    statement = k.write(np.zeros(columns, np.float32), reduce("sum", k.read(np.zeros((64, columns), np.float32)), (0,)))
+    assert lower(sink(statement), target).chunks == chunks
 
 
 def test_batches_and_more_than_one_axis_of_rows_are_streamed() -> None:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from intaglio.lower.index import Terms
     from intaglio.lower.loops import Loops
 
-SCRATCH: Final = 1 << 18  # bytes of sums at most: they stay in the second cache
+SCRATCH: Final = 1 << 18  # bytes of a block's sums, and of its part of the image: both stay in the second cache
+MOST: Final = 1 << 19  # as many if one line of results needs them: `schedule/fuse.py` knows that
 FARTHEST: Final = 64  # steps from one end of a window to the other at most
 UNROLL: Final = 2  # vectors stored at once
 
@@ -83,7 +84,7 @@ class Sliding:
         scratch = make(Local(next(self.axes), fold.dtype, length * loops.extent(self.row)))
         (total,) = substitute((fold,), {self.line: emitter.index.add(first, line), self.column: column})
         sums = Place(scratch, emitter.index.sum([(self.row, length), (line, pitch), (column, 1)]), total)
-        tile = tile_shape_across(loops.extent(self.row), -(-loops.extent(column) // lanes), emitter.target)
+        tile = _tile_shape(loops.extent(self.row), -(-loops.extent(column) // lanes), emitter.target)
         product = Product(loops, self.axes, sums, row=self.row, column=column, tile=tile)
         kept = [(self.row, length), (self.line, pitch), (first, -pitch), (self.column, 1)]
         (value,) = substitute((self.place.value,), {self.fold: load(scratch, emitter.index.sum(kept))})
@@ -205,18 +206,19 @@ def sliding(
         return None
     (fold,) = folds
     width, lanes = loops.extent(column), emitter.lanes_of(place.value)
+    room = min(SCRATCH, emitter.target.level2 // 4)
     for line in reversed(others):
         image = _image(loops, axes, fold, row, line, column)
         pitch = _pitch(loops, fold, line, column) if image is None else loops.extent(image.column)
         height = loops.extent(line)
         if height == 1 or (pitch < width and image is None):
             continue
-        sums = loops.extent(row) * max(pitch, width) * fold.dtype.itemsize
-        lines = _even(height, SCRATCH // sums)
+        sums = loops.extent(row) * max(pitch, width) * fold.dtype.itemsize  # bytes of one line
+        lines = _even(height, room // sums)
         if image is not None:
             copied = math.prod(map(loops.extent, image.around)) * pitch * image.value.dtype.itemsize
-            lines = _even(height, min(SCRATCH // sums, SCRATCH // copied - image.reach))
-            if max(sums * lines, copied * (lines + image.reach)) > 2 * SCRATCH:
+            lines = _even(height, min(room // sums, room // copied - image.reach))
+            if max(sums * lines, copied * (lines + image.reach)) > MOST:
                 continue
         joined = -(-((lines - 1) * pitch + width) // lanes) < lines * -(-width // lanes)
         if joined or image is not None:
@@ -229,7 +231,7 @@ def _even(height: int, most: int) -> int:
     return -(-height // -(-height // max(1, min(most, height))))
 
 
-def tile_shape_across(height: int, width: int, target: Target) -> tuple[int, int]:
+def _tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
     """(rows, vectors) of a tile of `height` rows and `width` vectors, most of which lie across two lines of memory.
 
     That with the fewest reads of lines and numbers for all tiles.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sliding(Composite):
+class Windowed(Composite):
     """Where windows are: `positions` of them along each axis of space, by steps; within one, places by dilations.
 
     `pads` are the zeros before and after each axis of space; the channels are in groups that are apart.
@@ -35,7 +35,7 @@ class Sliding(Composite):
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution(Sliding):
+class Convolution(Windowed):
     """The correlation with kernels. src: (x: (n, g c, *space), w: (g o, c, *kernel)) -> (n, g o, *positions)."""
 
     name: ClassVar[str] = "convolution"
@@ -64,7 +64,7 @@ class Convolution(Sliding):
 
 
 @dataclass(frozen=True, slots=True)
-class KernelsOf(Sliding):
+class KernelsOf(Windowed):
     """What kernels get of a cotangent. src: (x: (n, g c, *space), y: (n, g o, *positions)) -> (g o, c, *kernel)."""
 
     name: ClassVar[str] = "kernels_of"
@@ -95,7 +95,7 @@ class KernelsOf(Sliding):
         return reshape(out, (groups * kernels, channels, *self.kernel))
 
 
-def image_of(op: Sliding, space: Shape, y: Node, w: Node) -> Node:
+def image_of(op: Windowed, space: Shape, y: Node, w: Node) -> Node:
     """What an image gets of a cotangent: each element of it spreads the kernels over a window."""
     groups, channels = op.groups, w.shape[1]
     for axis, (n, k, s, d, (before, _)) in enumerate(
@@ -126,7 +126,7 @@ def _apart(y: Node, axis: int, step: int) -> Node:
     return shrink(y, tuple((0, (n - 1) * step + 1) if a == axis else (0, m) for a, m in enumerate(y.shape)))
 
 
-def _windows(op: Sliding, x: Node, lead: Shape, first: int, tail: Shape = ()) -> Node:
+def _windows(op: Windowed, x: Node, lead: Shape, first: int, tail: Shape = ()) -> Node:
     """The windows of a padded image whose space begins at an axis: (*lead, *positions, *tail, *kernel)."""
     space = x.shape[first : first + len(op.positions)]
     sizes = (*lead, *space, *tail)

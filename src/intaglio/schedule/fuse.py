@@ -31,7 +31,7 @@ DEAR: Final = 4  # ops of a number that are not done again for each of many prod
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
 COLUMNS: Final = 8  # of windows over an image from which a product copies its lines by itself
-LINES: Final = 1 << 19  # bytes of scratch that one line of such a product may need
+LINES: Final = 1 << 19  # bytes of scratch that one line of its results may need: see `lower/sliding.py`
 
 NEAR: Final = 4  # steps of windows along memory up to which they are read in place
 

@@ -120,6 +120,18 @@ def test_what_a_mask_cuts_off_is_skipped_to_the_bit(shift: int, low: float) -> N
         np.testing.assert_array_equal(out, in_one(known.where(scores, low).softmax(-1) @ v))
 
 
+@pytest.mark.parametrize("widths", [(0, -64), (-64, 0), (20, -300), (-1, -1)])
+def test_a_window_of_two_masks(widths: tuple[int, int]) -> None:
+    n = 600
+    q, k, v = normal(n, 24), normal(n, 24), normal(n, 24)
+    first, second = Tensor.ones(n, n).tril(widths[0]).cast("bool"), Tensor.ones(n, n).triu(widths[1]).cast("bool")
+    keep = np.tril(np.ones((n, n), np.bool_), widths[0]) & np.triu(np.ones((n, n), np.bool_), widths[1])
+    want = exact(q, k, v, keep)
+    for mask in (first & second, second & first):
+        out = in_one(Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v), mask))
+        np.testing.assert_allclose(out, want, rtol=0, atol=4e-6)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 70, 290, 599])
 @pytest.mark.parametrize("which", [0, 1, 2])

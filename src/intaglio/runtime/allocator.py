@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections import deque
 from functools import lru_cache
@@ -50,10 +51,11 @@ class Allocator:
 
         Raises: DeviceError if there are not so many, or the settings in force allow no more.
         """
+        settings = settings_now()
+        limit = settings.memory_bytes
         with self._lock:
             if self.returned:
-                self._collect()
-            limit = settings_now().memory_bytes
+                self._collect(settings.kept_bytes)
             if limit and self.used + nbytes > limit:
                 raise DeviceError(
                     f"allocate: {nbytes} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
@@ -73,18 +75,18 @@ class Allocator:
 
     def collect(self) -> None:
         """Count what finalizers returned."""
+        most = settings_now().kept_bytes
         with self._lock:
-            self._collect()
+            self._collect(most)
 
     def trim(self) -> int:
         """Give all that is kept for reuse back to the system; gives how many bytes those were."""
         with self._lock:
-            self._collect()
+            self._collect(sys.maxsize)  # what nobody has collected yet counts as well
             return self._trim()
 
-    def _collect(self) -> None:
-        """Move returned blocks to the free lists, or give them back where enough is kept."""
-        most = settings_now().kept_bytes
+    def _collect(self, most: int) -> None:
+        """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
         while self.returned:
             memory, address, capacity, nbytes = self.returned.popleft()
             self.used -= nbytes

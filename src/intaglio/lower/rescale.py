@@ -44,7 +44,7 @@ COLUMNS: Final = 256  # of a block at most: what is done once for each row and b
 LINE: Final = 64  # columns of which a block has a whole number, if it can be
 HIGH: Final = 256  # rows of a block at most: they share the columns that are turned for them
 FEWEST: Final = 16  # at least, if there are more
-SHARED: Final = 4  # blocks for each thread at least, where there are rows enough
+SHARED: Final = 4  # blocks for each thread at least, where those are of some rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,9 @@ def row_block(found: Exponentials, sheets: int, rows: int, target: Target) -> in
     line = column_block(exponent.shape[-1]) * exponent.dtype.itemsize
     compares = any(isinstance(n.op, Iota) for n in walk((exponent,)))
     most = min(HIGH // 2 if compares else HIGH, target.level2 // 4 // line)
+    share = sheets * rows // target.threads
     if target.threads > 1:
-        most = min(most, sheets * rows // (SHARED * target.threads))
+        most = min(most, max(share // SHARED, min(share, ROWS)))
     return -(-rows // -(-rows // max(FEWEST, most)))
 
 

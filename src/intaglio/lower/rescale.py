@@ -24,7 +24,7 @@ from intaglio.lower.index import number
 from intaglio.lower.limits import Compared, cut_of
 from intaglio.lower.loops import Place
 from intaglio.lower.product import Product
-from intaglio.ops.elementwise import add, and_, eq, exp, lt, maximum, minimum, mul, sub, where
+from intaglio.ops.elementwise import Mul, add, and_, eq, exp, lt, maximum, minimum, mul, sub, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Iota, Load, Local, const, load, window
 from intaglio.ops.reduce import Fold
@@ -44,7 +44,7 @@ COLUMNS: Final = 256  # of a block at most: what is done once for each row and b
 LINE: Final = 64  # columns of which a block has a whole number, if it can be
 HIGH: Final = 256  # rows of a block at most: they share the columns that are turned for them
 FEWEST: Final = 16  # at least, if there are more
-SHARED: Final = 4  # blocks for each thread at least, where there are rows enough
+SHARED: Final = 4  # blocks for each thread at least, where those are of some rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,9 @@ class _Columns:
     along: Node  # the range of the fold in it
     weights: Member
     sums: list[Member]
-    cuts: tuple[Cut, Cut, Cut] | None  # of the exponents, of what is folded of them, of the weights
+    cuts: list[
+        Cut
+    ]  # at one place, of the exponents, of what is folded of them, of the weights; none where none is known
 
 
 def are_long(found: Exponentials, target: Target) -> bool:
@@ -103,8 +105,9 @@ def row_block(found: Exponentials, sheets: int, rows: int, target: Target) -> in
     line = column_block(exponent.shape[-1]) * exponent.dtype.itemsize
     compares = any(isinstance(n.op, Iota) for n in walk((exponent,)))
     most = min(HIGH // 2 if compares else HIGH, target.level2 // 4 // line)
+    share = sheets * rows // target.threads
     if target.threads > 1:
-        most = min(most, sheets * rows // (SHARED * target.threads))
+        most = min(most, max(share // SHARED, min(share, ROWS)))
     return -(-rows // -(-rows // max(FEWEST, most)))
 
 
@@ -220,9 +223,7 @@ class Rescaled(RowBlocks):
             scaled = mul(self._load(s.held, s.index), self._load(self.factor, self.row))
             value = add(scaled, make(Fold("sum"), body, r))
             sums.append(self._member(Place(s.held, s.index, value), s.ranges))
-        values = (exponent, column), (inner, along), (weight, column)
-        first, second, third = (self._cut(value, r, start) for value, r in values)
-        cuts = (first, second, third) if first is not None and second is not None and third is not None else None
+        cuts = self._cuts([(exponent, column), (inner, along), (weight, column)], start)
         return _Columns(width, makers, Place(self.larger, self.row, largest), along, weights, sums, cuts)
 
     def _finite(self) -> Node:
@@ -239,37 +240,38 @@ class Rescaled(RowBlocks):
 
     # -- columns that are cut off
 
-    def _cut(self, value: Node, column: Node, start: Node) -> Cut | None:
-        """Where along the columns of a block a value is simpler."""
+    def _cuts(self, values: list[tuple[Node, Node]], start: Node) -> list[Cut]:
+        """Where values are simpler along their columns in a block, if that is at one place for all of them."""
         emitter = self.emitter
-        if not emitter.target.vector_bytes:
-            return None
-        shared = emitter.bit(self.sheet) | emitter.bit(self.first) | emitter.bit(start)
+        rows = Compared(self.row, self.height, emitter.bit(self.sheet) | emitter.bit(self.first) | emitter.bit(start))
         unit = emitter.target.vector_bytes // self.dtype.itemsize * ACCUMULATORS
-        return cut_of(emitter, value, column, Compared(self.row, self.height, shared), unit)
+        cuts = [cut_of(emitter, value, column, rows, unit) for value, column in values if unit]
+        found = [cut for cut in cuts if cut is not None and cuts[0] is not None]
+        alike = len({(cut.low, cut.high) for cut in found}) == 1
+        return found if alike and len(found) == len(values) else []
 
     def _left_out(self, columns: _Columns) -> list[Node]:
         """What must hold for the columns past a cut to add nothing; nothing where it is not known."""
         emitter = self.emitter
-        inside = emitter.bit(self.start) | emitter.bit(self.first) | emitter.bit(self.row)
-        if columns.cuts is None or emitter.mask(columns.cuts[0].beyond) & (
-            inside | emitter.bit(columns.weights.ranges[0])
+        if not columns.cuts:
+            return []
+        beyond = columns.cuts[0].beyond
+        if any(
+            emitter.mask(beyond) & emitter.bit(r) for r in (self.start, self.first, self.row, *columns.weights.ranges)
         ):
             return []
-        tests = [eq(columns.cuts[0].beyond, const(self.dtype, -math.inf))]
+        tests = [eq(beyond, const(self.dtype, -math.inf))]
         for member, s in zip(columns.sums, self.sums, strict=True):
             (fold,) = (n for n in walk((member.place.value,)) if isinstance(n.op, Fold))
             body, r = fold.src
-            factors = [n for n in body.src if isinstance(body.op, type(mul(body, body).op))]
-            for factor in factors:
-                if any(n.src[0] is self.scratch[self.whole] for n in walk((factor,)) if isinstance(n.op, Load)):
-                    continue
-                free = [n for n in s.ranges if emitter.mask(factor) & emitter.bit(n)]
-                moved = {n: make(Range(next(self.axes)), n.src[0]) for n in free}
-                every = self.made.scalar.range(self.total)
-                (all_of_it,) = substitute((factor,), {self.start: number(0), r: every, **moved})
-                zero = mul(all_of_it, const(factor.dtype, 0))
-                tests.append(eq(make(Fold("sum"), zero, every, *moved.values()), const(factor.dtype, 0)))
+            for factor in body.src if isinstance(body.op, Mul) else ():
+                if not _reads(factor, self.scratch[self.whole]):
+                    free = [n for n in s.ranges if emitter.mask(factor) & emitter.bit(n)]
+                    moved = {n: make(Range(next(self.axes)), n.src[0]) for n in free}
+                    every = self.made.scalar.range(self.total)
+                    (whole,) = substitute((factor,), {self.start: number(0), r: every, **moved})
+                    nothing = make(Fold("sum"), mul(whole, const(factor.dtype, 0)), every, *moved.values())
+                    tests.append(eq(nothing, const(factor.dtype, 0)))  # unless some of it is not finite
         return tests
 
     # -- loops
@@ -299,7 +301,7 @@ class Rescaled(RowBlocks):
     def _by_columns(self, columns: _Columns, out: Node | None) -> None:
         """A block of columns, if it adds anything."""
         emitter = self.emitter
-        if columns.cuts is None:
+        if not columns.cuts:
             self._take(columns, None, None)
             return
         level = len(emitter.frames) - 1
@@ -355,7 +357,12 @@ class Rescaled(RowBlocks):
 
     def _needed(self, columns: _Columns, member: Member, cut: Cut) -> Node | None:
         """How many columns of what a store makes are read, if not all: those before the cut."""
-        roots = [cut.beyond, *(m.place.value for m in columns.makers)]
-        if any(isinstance(n.op, Load) and n.src[0] is member.place.pointer for n in walk(roots)):
+        values = [cut.beyond, *(m.place.value for m in columns.makers)]
+        if any(_reads(value, member.place.pointer) for value in values):
             return None
         return self.emitter.put(len(self.emitter.frames) - 1, minimum(cut.high, number(columns.width)))
+
+
+def _reads(value: Node, pointer: Node) -> bool:
+    """Whether a value reads some memory."""
+    return any(isinstance(n.op, Load) and n.src[0] is pointer for n in walk((value,)))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from intaglio.lower.loops import Loops, Place
 
 VECTORS: Final = (1, 2, 4, 8, 16)  # as many may be tried
+ROWS: Final = (2, 4, 8, 16)  # as many side by side may be tried
 UNROLL: Final = 2  # vectors at once of what is in the caches
 
 
@@ -95,7 +96,8 @@ class Running:
             self._chains([{}], 0)
             return
         row = max(reversed(self.outer), key=loops.extent)
-        rows = loops.decide.of("rows", self._rows(row), (1, 2, 4, 8, 16))
+        model = self._rows(row)
+        rows = model if model == 1 else loops.decide.of("rows", model, ROWS)
         begin, end = self._chunk(row, rows, split=split)
 
         def together(start: Node, count: int) -> None:

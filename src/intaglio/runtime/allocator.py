@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections import deque
 from functools import lru_cache
@@ -63,11 +64,12 @@ class Allocator:
 
         Raises: DeviceError if there are not so many bytes, or the settings in force allow no more.
         """
+        settings = settings_now()
+        limit = settings.memory_bytes
         with self._lock:
             if self.returned:
-                self._collect()
+                self._collect(settings.kept_bytes)
             total = sum(sizes)
-            limit = settings_now().memory_bytes
             if limit and self.used + total > limit:
                 raise DeviceError(
                     f"allocate: {total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
@@ -91,20 +93,20 @@ class Allocator:
 
     def collect(self) -> None:
         """Count what finalizers returned."""
+        most = settings_now().kept_bytes
         with self._lock:
-            self._collect()
+            self._collect(most)
 
     def trim(self) -> int:
         """Give all that is kept for reuse back to the system; gives how many bytes those were."""
         with self._lock:
-            self._collect()
+            self._collect(sys.maxsize)  # what nobody has collected yet counts as well
             freed = self._trim()
             _count(0, -freed)
             return freed
 
-    def _collect(self) -> None:
-        """Move returned blocks to the free lists, or give them back where enough is kept."""
-        most = settings_now().kept_bytes
+    def _collect(self, most: int) -> None:
+        """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
         used, kept = self.used, self._kept
         while self.returned:
             memory, address, capacity, nbytes = self.returned.popleft()

@@ -9,10 +9,17 @@ import numpy as np
 import pytest
 
 from intaglio import Context, GlobalCounters, Tensor
+from intaglio.core.dtypes import dtypes
 from intaglio.core.target import Target
 from intaglio.engine.devices import device_of
+from intaglio.ir.node import make
+from intaglio.ir.view import View
 from intaglio.lower import kernel
-from intaglio.lower.rescale import COLUMNS, FEWEST, HIGH, column_block
+from intaglio.lower.rescale import COLUMNS, HIGH, column_block, row_block
+from intaglio.ops.elementwise import lt, where
+from intaglio.ops.memory import Param, iota, window
+from intaglio.ops.movement import expand, permute, reshape
+from intaglio.ops.rescaling import Exponentials
 from intaglio.storage.flush import plans
 
 if TYPE_CHECKING:
@@ -120,6 +127,18 @@ def test_what_a_mask_cuts_off_is_skipped_to_the_bit(shift: int, low: float) -> N
         np.testing.assert_array_equal(out, in_one(known.where(scores, low).softmax(-1) @ v))
 
 
+@pytest.mark.parametrize("widths", [(0, -64), (-64, 0), (20, -300), (-1, -1)])
+def test_a_window_of_two_masks(widths: tuple[int, int]) -> None:
+    n = 600
+    q, k, v = normal(n, 24), normal(n, 24), normal(n, 24)
+    first, second = Tensor.ones(n, n).tril(widths[0]).cast("bool"), Tensor.ones(n, n).triu(widths[1]).cast("bool")
+    keep = np.tril(np.ones((n, n), np.bool_), widths[0]) & np.triu(np.ones((n, n), np.bool_), widths[1])
+    want = exact(q, k, v, keep)
+    for mask in (first & second, second & first):
+        out = in_one(Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v), mask))
+        np.testing.assert_allclose(out, want, rtol=0, atol=4e-6)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 70, 290, 599])
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -192,7 +211,20 @@ def test_blocks_of_columns_are_whole_where_they_can_be() -> None:
     assert column_block(192 * 7) == 192
     assert column_block(100) == 100
     assert column_block(4099) == COLUMNS
-    assert FEWEST < HIGH
+
+
+def test_blocks_of_rows_fit_and_leave_threads_some() -> None:
+    scores = window(View.contiguous(dtypes.float32, (4096, 4096)), make(Param(0, dtypes.float32, 0)))
+    places = expand(reshape(iota(4096), (1, 4096)), (4096, 4096))
+    masked = where(lt(places, permute(places, (1, 0))), scores, scores)
+    plain, causal = (Exponentials(x, (), x) for x in (scores, masked))
+    large = Target("large", 64, level2=1 << 21)
+    assert row_block(plain, 1, 4096, large) == HIGH
+    assert row_block(causal, 1, 4096, large) == HIGH // 2
+    assert row_block(plain, 1, 4096, Target("small", 64, level2=1 << 18)) == 64
+    two = Target("large", 64, threads=2, level2=1 << 21)
+    assert [row_block(plain, 1, rows, two) for rows in (20, 128, 256, 1024, 4096)] == [10, 64, 64, 128, HIGH]
+    assert row_block(plain, 8, 64, two) == 64
 
 
 def test_code_for_any_target_is_right_without_vectors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from intaglio.ir.node import Node, Op, make
 from intaglio.ir.text import instance, parse, print_text
 from intaglio.ir.view import View
 from intaglio.lower.kernel import lower
-from intaglio.ops.elementwise import add, cos, exp, gt, mul, where
+from intaglio.ops.elementwise import ADD, add, cos, exp, gt, mul, where
 from intaglio.ops.loop import sink, store
 from intaglio.ops.memory import Arg, BufferRef, Param, buffer, const, window
 from intaglio.ops.movement import expand, permute
@@ -33,6 +33,7 @@ VALUES: dict[str, Any] = {
     "Ints": (1, 0),
     "View": View(dtypes.float32, (2, 3), (-12, 4), 12),
     "tuple[int, ...]": (1,),
+    "ops.Binary": ADD,
     "tuple[str, ...]": ('a "b"', "c\\d\n"),
     "tuple[tuple[int, int], ...]": ((0, 1), (2, 3)),
 }

@@ -57,7 +57,7 @@ def _fields(op: Op) -> str:
 
 
 def _value(value: object) -> str:
-    """An attribute: a number, text, dtype, view, buffer, or a tuple of them."""
+    """An attribute: a number, text, dtype, view, buffer, op that has none itself, or a tuple of them."""
     if value is None or isinstance(value, (bool, int)):
         return str(value)
     if isinstance(value, str):
@@ -66,6 +66,8 @@ def _value(value: object) -> str:
         return value.name
     if isinstance(value, View):
         return f"view({', '.join(_value(part) for part in (value.dtype, value.shape, value.strides, value.offset))})"
+    if isinstance(value, Op) and not dataclasses.is_dataclass(value):
+        return f"op({value.name})"
     if isinstance(value, tuple):
         parts = [_value(part) for part in cast("tuple[object, ...]", value)]
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
@@ -178,6 +180,11 @@ class _Reader:
         if token == "view":
             self.take("(")
             return View(*cast("list[Any]", self.parts()))
+        if token == "op":
+            self.take("(")
+            op = instance(Op.registry[self.take()], {})
+            self.take(")")
+            return op
         plain: dict[str, object] = {"None": None, "True": True, "False": False}
         if token in plain:
             return plain[token]

@@ -53,7 +53,7 @@ class Costs:
         else:
             elsewhere = ways - 1
             found = elsewhere and ways  # what lies in memory is read from there at any position
-        if elsewhere > DEEPEST:
+        if elsewhere and found > DEEPEST:
             found = min(found, self._apart(node))
             elsewhere = min(elsewhere, found)
         first_read = min([self._first_read[s] for s in node.src])

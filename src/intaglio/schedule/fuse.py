@@ -227,7 +227,7 @@ class _Materialize:
         moved = {s for n in order if not isinstance(n.op, Elementwise) for s in n.src}  # read at other positions
         self.packs.update(_packed(order))
         self.seen_whole = _seen_whole(order)
-        bodies = {n.src[0]: n for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
+        bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
                 chosen.add(node)
@@ -247,7 +247,7 @@ class _Materialize:
                 case Elementwise():
                     bound = DEEPEST if node in moved and node.size > 1 and node not in bodies else LONGEST
                     must = must or inner > bound or reads > MOST_READS
-                    if node in self.shared and not self._is_folded(bodies.get(node)):
+                    if node in self.shared:
                         must = must or (inner >= 8 and node.size >= 1024) or ends_product(node, is_dot)
                 case _:
                     pass
@@ -255,10 +255,6 @@ class _Materialize:
                 chosen.add(node)
                 costs.read(node)
         return chosen
-
-    def _is_folded(self, user: Node | None) -> bool:
-        """Whether a value that several statements use goes into a reduction that they share, or into a product."""
-        return user is not None and (user in self.shared or is_product(user))
 
     def _by_kind(self, node: Node, order: list[Node], chosen: set[Node]) -> bool:
         """Whether a node is stored for what it is, or what it feeds; what it needs stored is chosen."""

@@ -17,7 +17,7 @@ def drawn(model: Transformer, *tokens: int) -> list[Tensor]:
     return [Tensor(a).realize() for a in model.draw(tokens, np.random.default_rng(0))]
 
 
-@pytest.mark.parametrize("layers", [1, 4])
+@pytest.mark.parametrize("layers", [1, 12])
 @pytest.mark.parametrize("before", [False, True])
 def test_each_layer_of_a_transformer_is_as_many_kernels(layers: int, before: bool) -> None:
     model = Transformer(layers, 288, 4, 50, 64, before=before)  # wider than what runs by rows

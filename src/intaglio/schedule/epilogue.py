@@ -27,17 +27,43 @@ def raised(order: list[Node], chosen: set[Node], fixed: Collection[Node], is_dot
         fixed: Those that are stored as they are, and the values that are there already.
         is_dot: Whether a value is a product, of matrices or of a matrix and a vector.
     """
+    users = _users(order)
+    for product in [n for n in order if n in chosen and n not in fixed and is_dot(n)]:
+        top = _top(product, users, chosen, fixed)
+        if top is not product:
+            chosen.remove(product)
+            chosen.add(top)
+
+
+def choose_folded(
+    order: list[Node], chosen: set[Node], fixed: Collection[Node], is_dot: Callable[[Node], bool]
+) -> None:
+    """Store what products become before it is folded along an axis, as by a norm, and used at its own place as well.
+
+    It needs a buffer in any case; whoever counts how deep a kernel is should know.
+    """
+    users = _users(order)
+    for product in [n for n in order if n not in chosen and n not in fixed and is_dot(n)]:
+        top = _top(product, users, chosen, fixed)
+        if len(users.get(top, ())) > 1 and any(isinstance(u.op, Reduce) and not is_dot(u) for u in users[top]):
+            chosen.add(top)
+
+
+def _users(order: list[Node]) -> dict[Node, list[Node]]:
+    """Who uses each value."""
     users: dict[Node, list[Node]] = {}
     for node in order:
         for source in dict.fromkeys(node.src):
             users.setdefault(source, []).append(node)
-    for product in [n for n in order if n in chosen and n not in fixed and is_dot(n)]:
-        top = product
-        while (user := _only_user(top, users, chosen, fixed)) is not None and user.nbytes <= product.nbytes:
-            top = user
-        if top is not product:
-            chosen.remove(product)
-            chosen.add(top)
+    return users
+
+
+def _top(product: Node, users: dict[Node, list[Node]], chosen: Collection[Node], fixed: Collection[Node]) -> Node:
+    """What the only users of a product make of it."""
+    top = product
+    while (user := _only_user(top, users, chosen, fixed)) is not None and user.nbytes <= product.nbytes:
+        top = user
+    return top
 
 
 def ends_product(value: Node, is_dot: Callable[[Node], bool]) -> bool:

@@ -14,7 +14,7 @@ from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, wi
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.costs import DEEPEST, Costs
-from intaglio.schedule.epilogue import ends_product, raised
+from intaglio.schedule.epilogue import choose_folded, ends_product, raised
 from intaglio.schedule.followers import Followers
 from intaglio.schedule.pieces import FEW, in_pieces, pieces_of
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
@@ -217,8 +217,12 @@ class _Materialize:
             self.followers.note(node)
         chosen = self._cut(root, order)
         _Contexts(root, order, self.done, chosen, self.shared).run()
-        raised(order, chosen, {root, *self.done, *self.shared, *self.packs}, is_dot)
+        raised(order, chosen, self._fixed(root), is_dot)
         return chosen
+
+    def _fixed(self, root: Node) -> set[Node]:
+        """The values that are stored as they are, or there already."""
+        return {root, *self.done, *self.shared, *self.packs}
 
     def _cut(self, root: Node, order: list[Node]) -> set[Node]:
         """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
@@ -231,6 +235,7 @@ class _Materialize:
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
                 chosen.add(node)
+        choose_folded(order, chosen, self._fixed(root), is_dot)
         for node in order:
             if node in self.done:
                 costs.read(node)

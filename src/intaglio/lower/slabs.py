@@ -79,7 +79,7 @@ class Slabs:
         share = self.width if near or threads == 1 else max(FEWEST, -(-self.width // (2 * threads)))
         room = (PACK // 2 if self.copies else PACK) // itemsize // self.height - self.lanes
         most = max(1, min(room, COPIED_COLUMNS if self.copies else COLUMNS) // unit)
-        panels = min(most, -(-share // unit))
+        panels = -(-share // -(-share // (most * unit)) // unit)  # in blocks that are about equal
         return unit * self.loops.decide.of("panels", panels, about(panels, 1, most))
 
     def _slab_lines(self, unit: int, stride: int, itemsize: int, *, near: bool) -> int:

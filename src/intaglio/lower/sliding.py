@@ -239,7 +239,7 @@ def _tile_shape(height: int, width: int, target: Target) -> tuple[int, int]:
     best: tuple[int, int, int] | None = None
     for vectors in (1, 2, 3, 4, 6, WIDEST):
         most = (target.vector_registers - vectors - 1) // vectors
-        if vectors > width and best is not None:
+        if most < 1 or (vectors > width and best is not None):
             break
         tiles = -(-height // most)
         rows = -(-height // tiles)

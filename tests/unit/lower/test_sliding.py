@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 
 from intaglio.core.dtypes import dtypes
+from intaglio.core.target import Target
+from intaglio.ir.levels import Level
 from intaglio.ir.node import make
+from intaglio.ir.verify import verify
+from intaglio.ir.view import View
+from intaglio.lower.kernel import lower
 from intaglio.ops.composite import write_out
 from intaglio.ops.convolution import Convolution
 from intaglio.ops.elementwise import add, maximum
-from intaglio.ops.loop import sink
-from intaglio.ops.memory import Load, Local, Param, const
+from intaglio.ops.loop import sink, store
+from intaglio.ops.memory import Load, Local, Param, const, window
 from intaglio.ops.movement import expand, reshape
 from tests.unit.lower.running import Operands, numbers, run
 
@@ -66,6 +71,23 @@ def test_lines_of_an_image_run_together(shape: tuple[int, ...], how: str) -> Non
             want += np.einsum("bchw,oc->bohw", seen, w[:, :, i, j])
     assert np.array_equal(out, np.maximum(want + bias[:, None, None] + residual, 0))
     assert scratch(lowered) >= (2 if pad else 1 if size[1] % 16 else 0)
+
+
+@pytest.mark.parametrize("vector_bytes", [0, 16, 32, 64])
+def test_lines_run_together_in_vectors_of_any_width(vector_bytes: int) -> None:
+    x, w = make(Param(0, dtypes.float32, 0)), make(Param(1, dtypes.float32, 1))
+    out = make(Param(2, dtypes.float32, 2))
+    for kernels in (2, 7, 64):
+        seen, turned, to = (1, 8, 21, 23), (kernels, 8, 3, 3), (1, kernels, 21, 23)
+        image, weights, target = (
+            window(View.contiguous(dtypes.float32, shape), pointer)
+            for shape, pointer in ((seen, x), (turned, w), (to, out))
+        )
+        op = Convolution((21, 23), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 1)
+        (value,) = write_out([make(op, image, weights)])
+        lowered = lower(sink(store(target, value)), Target(vector_bytes=vector_bytes))
+        verify(lowered.linear, Level.LINEAR)
+        assert (scratch(lowered) == 2) == bool(vector_bytes)
 
 
 def test_what_lies_between_the_lines_is_not_stored_and_harms_nothing() -> None:

@@ -13,6 +13,7 @@ from intaglio.ir.node import Node, make, toposort, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.index import Index, Terms, number
 from intaglio.lower.positions import emit_position, position_of
+from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_along, spans_of
 from intaglio.ops.elementwise import (
     ADD,
     Elementwise,
@@ -27,6 +28,7 @@ from intaglio.ops.elementwise import (
     floor_div,
     fma,
     lt,
+    maximum,
     minimum,
     mul,
     or_,
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
 STRIDED: Final = 4  # steps of a load along a vector up to which whole vectors are read, not single elements
 WRITTEN_OUT: Final = 96  # values taken by the innermost loop of a reduction up to which it is no loop
-BLOCK: Final = 64  # vectors that one accumulator takes before its sum joins an outer one: bounds the rounding error
 
 
 @dataclass(slots=True)
@@ -510,7 +511,9 @@ class Emitter:
             shape = (self.bound[outer].lanes,)
             start = COMBINES[op.kind].identity(node.dtype)
             inits = [_splat(self, level, start, shape)] * len(instances)
-            values = self._fold_loops(op.kind, body, ranges, instances, inits)
+            weighted = is_weighted(body, tuple(self.mask(s) for s in body.src), self.bit(outer))
+            blocks = is_blocked(op.kind, body) and not weighted
+            values = self._fold_loops(op.kind, body, ranges, instances, inits, blocks=blocks)
         self.bound.update(hidden)
         self.frames = frames
         frame = self.frames[level]
@@ -528,25 +531,39 @@ class Emitter:
         return found[0]
 
     def _fold_loops(
-        self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], inits: list[Node]
+        self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], inits: list[Node], *, blocks: bool
     ) -> list[Node]:
-        """Plain nested loops over the ranges."""
+        """Plain nested loops over the ranges. `blocks`: as a sum in blocks of blocks."""
         if not ranges:
             return [self.combine(kind, acc, body, instance) for acc, instance in zip(inits, instances, strict=True)]
         r = ranges[0]
+        extent, rest = self.index.affine(r.src[0])
+        spans = spans_of(self.index, ranges) if blocks and r not in self.stops else []
 
-        def run(_: Node, carried: list[Node]) -> list[Node]:
-            return self._fold_loops(kind, body, ranges[1:], instances, carried)
+        def turn(_: Node, carried: list[Node]) -> list[Node]:
+            return self._fold_loops(kind, body, ranges[1:], instances, carried, blocks=blocks)
 
         def bind(frame: int, counter: Node) -> tuple[Node, Binding]:
             return r, Binding(frame, counter)
 
-        extent, rest = self.index.affine(r.src[0])
         if len(ranges) > 1 or rest or r in self.stops or extent * len(instances) > WRITTEN_OUT:
-            return self.loop(number(0), self.stops.get(r, r.src[0]), 1, inits, run, bind)
-        for k in range(extent):
-            inits = self.loop(number(k), number(k + 1), 1, inits, run, bind, once=True)
-        return inits
+
+            def run(start: Node, stop: Node, carried: list[Node]) -> list[Node]:
+                return self.loop(start, stop, 1, carried, turn, bind)
+
+            return self.in_blocks(spans, number(0), self.stops.get(r, r.src[0]), inits, run)
+
+        def written_out(spans: list[int], start: int, stop: int, carried: list[Node]) -> list[Node]:
+            for k in range(start, stop, spans[0] if spans else 1):
+                if spans:
+                    zero = [self.zero(a) for a in carried]
+                    own = written_out(spans[1:], k, min(k + spans[0], stop), zero)
+                    carried = self.joined(carried, own)
+                else:
+                    carried = self.loop(number(k), number(k + 1), 1, carried, turn, bind, once=True)
+            return carried
+
+        return written_out(spans, 0, extent, inits)
 
     def combine(self, kind: str, accumulator: Node, body: Node, instance: Instance) -> Node:
         """One more value taken into an accumulator; a product summed is one fused instruction."""
@@ -569,8 +586,10 @@ class Emitter:
         """A reduction with no vector around it: its own best range is the vector."""
         v = self._along(body, ranges)
         dtype = body.dtype
+        blocks = is_blocked(kind, body)
         if v is None:
-            return self._fold_loops(kind, body, ranges, instances, [COMBINES[kind].identity(dtype)] * len(instances))
+            inits = [COMBINES[kind].identity(dtype)] * len(instances)
+            return self._fold_loops(kind, body, ranges, instances, inits, blocks=blocks)
         others = [r for r in ranges if r is not v]
         lanes = self.lanes_of(body)
         extent = self.index.affine(v.src[0])[0]
@@ -581,21 +600,20 @@ class Emitter:
         inits = [start] * (count * len(instances))
 
         def nest(outer: list[Node], accumulators: list[Node]) -> list[Node]:
-            if outer:
-                r = outer[0]
-                return self.loop(
-                    number(0),
-                    r.src[0],
-                    1,
-                    accumulators,
-                    lambda _, carried: nest(outer[1:], carried),
-                    lambda frame, counter: (r, Binding(frame, counter)),
-                )
-            if kind != "sum" or not dtype.is_float or not others:
+            if not outer:
                 return self._run_vector(kind, body, v, extent, lanes, count, instances, accumulators)
-            level = len(self.frames) - 1
-            inner = self._run_vector(kind, body, v, extent, lanes, count, instances, [self._zero(a) for a in inits])
-            return [self.put(level, add(a, b)) for a, b in zip(accumulators, inner, strict=True)]
+            r = outer[0]
+
+            def turn(_: Node, carried: list[Node]) -> list[Node]:
+                if not blocks:
+                    return nest(outer[1:], carried)
+                return self.joined(carried, nest(outer[1:], [self.zero(a) for a in carried]))
+
+            def run(first: Node, stop: Node, carried: list[Node]) -> list[Node]:
+                return self.loop(first, stop, 1, carried, turn, lambda frame, counter: (r, Binding(frame, counter)))
+
+            spans = spans_along(self.index, SPAN, r) if blocks else []
+            return self.in_blocks(spans, number(0), r.src[0], accumulators, run)
 
         accumulators = nest(others, inits)
         level = len(self.frames) - 1
@@ -623,24 +641,11 @@ class Emitter:
         if self.index.varies(extent):
             return self._run_sized(kind, body, v, lanes, count, instances, accumulators)
         whole = extent // step * step
-
-        def bind(frame: int, counter: Node) -> tuple[Node, Binding]:
-            return v, Binding(frame, counter, count, lanes)
-
-        spans: list[int] = []  # what one sum takes at each level: its error grows with the levels, not with the length
-        if kind == "sum" and body.dtype.is_float:
-            spans = [span for span in (step * BLOCK * BLOCK, step * BLOCK) if extent > span]
         if whole:
-            take = self._taking(kind, body, v, count, instances)
-            cut = self.cuts.get(v)
-            if cut is None:
-                accumulators = self._levels(spans, number(0), number(whole), step, accumulators, take, bind)
-            else:
-                before, beyond = (self._taking(kind, b, v, count, instances) for b in (cut.before, cut.beyond))
-                low, high = (self.put(len(self.frames) - 1, minimum(n, number(whole))) for n in (cut.low, cut.high))
-                accumulators = self._levels(spans, number(0), low, step, accumulators, before, bind)
-                accumulators = self._levels(spans, low, high, step, accumulators, take, bind)
-                accumulators = self._levels(spans, high, number(whole), step, accumulators, beyond, bind)
+            spans = spans_along(self.index, step * SPAN, v) if is_blocked(kind, body) else []
+            accumulators = self.in_blocks(
+                spans, number(0), number(whole), accumulators, self._vectors(kind, body, v, lanes, count, instances)
+            )
         left = extent - whole
         if left:
             vectors = -(-left // lanes)
@@ -664,19 +669,43 @@ class Emitter:
             accumulators = self.loop(number(whole), number(extent), step, accumulators, take_tail, bind_tail, once=True)
         return accumulators
 
-    def _taking(
-        self, kind: str, body: Node, v: Node, count: int, instances: list[Instance]
-    ) -> Callable[[Node, list[Node]], list[Node]]:
-        """The body of a loop that takes whole vectors, `count` at once, into the accumulators of each instance."""
+    def _vectors(
+        self, kind: str, body: Node, v: Node, lanes: int, count: int, instances: list[Instance]
+    ) -> Callable[[Node, Node, list[Node]], list[Node]]:
+        """What takes whole vectors between two places, `count` at once, into the accumulators of each instance."""
 
-        def take(_: Node, carried: list[Node]) -> list[Node]:
-            return [
-                self.combine(kind, carried[i * count + u], body, {**instance, v: u})
-                for i, instance in enumerate(instances)
-                for u in range(count)
-            ]
+        def some(body: Node, start: Node, stop: Node, accumulators: list[Node]) -> list[Node]:
+            def take(_: Node, carried: list[Node]) -> list[Node]:
+                return [
+                    self.combine(kind, carried[i * count + u], body, {**instance, v: u})
+                    for i, instance in enumerate(instances)
+                    for u in range(count)
+                ]
 
-        return take
+            (first, rest), (last, more) = self.index.affine(start), self.index.affine(stop)
+            once = rest == more and last - first == lanes * count
+            return self.loop(
+                start,
+                stop,
+                lanes * count,
+                accumulators,
+                take,
+                lambda frame, counter: (v, Binding(frame, counter, count, lanes)),
+                once=once,
+            )
+
+        def run(start: Node, stop: Node, accumulators: list[Node]) -> list[Node]:
+            cut = self.cuts.get(v)
+            if cut is None:
+                return some(body, start, stop, accumulators)
+            level = len(self.frames) - 1
+            below = (self.put(level, maximum(n, start)) for n in (cut.low, cut.high))
+            low, high = (self.put(level, minimum(n, stop)) for n in below)
+            accumulators = some(cut.before, start, low, accumulators)
+            accumulators = some(body, low, high, accumulators)
+            return some(cut.beyond, high, stop, accumulators)
+
+        return run
 
     def _run_sized(
         self,
@@ -706,10 +735,9 @@ class Emitter:
                     following[slot] = self.put(len(self.frames) - 1, where(tail, taken, carried[slot]))
             return following
 
-        spans = [step * BLOCK * BLOCK, step * BLOCK] if kind == "sum" and body.dtype.is_float else []
-        take = self._taking(kind, body, v, count, instances)
-        accumulators = self._levels(
-            spans, number(0), whole, step, accumulators, take, lambda f, c: (v, Binding(f, c, count, lanes))
+        spans = spans_along(self.index, step * SPAN, v) if is_blocked(kind, body) else []
+        accumulators = self.in_blocks(
+            spans, number(0), whole, accumulators, self._vectors(kind, body, v, lanes, count, instances)
         )
         return self.loop(
             whole, v.src[0], step, accumulators, take_tail, lambda f, c: (v, Binding(f, c, count, lanes, v.src[0]))
@@ -719,32 +747,37 @@ class Emitter:
         """How far whole units reach into an extent that is known when the kernel runs."""
         return extent if unit == 1 else self.put(0, mul(self.put(0, floor_div(extent, number(unit))), number(unit)))
 
-    def _levels(
+    def in_blocks(
         self,
         spans: list[int],
         start: Node,
         stop: Node,
-        step: int,
         accumulators: list[Node],
-        take: Callable[[Node, list[Node]], list[Node]],
-        bind: Callable[[int, Node], tuple[Node, Binding]],
+        run: Callable[[Node, Node, list[Node]], list[Node]],
     ) -> list[Node]:
-        """A sum in blocks of blocks, each from zero."""
+        """A sum in blocks of blocks, each from zero: `run` takes what lies between two places into accumulators."""
         if not spans:
-            (first, rest), (last, more) = self.index.affine(start), self.index.affine(stop)
-            once = not rest and not more and last - first == step
-            return self.loop(start, stop, step, accumulators, take, bind, once=once)
-        zero = [self._zero(a) for a in accumulators]
+            return run(start, stop, accumulators)
+        zero = [self.zero(a) for a in accumulators]
 
-        def outer(counter: Node, carried: list[Node]) -> list[Node]:
-            level = len(self.frames) - 1
-            end = self.put(level, minimum(self.put(level, _plus(counter, spans[0])), stop))
-            inner = self._levels(spans[1:], counter, end, step, zero, take, bind)
-            return [self.put(level, add(a, b)) for a, b in zip(carried, inner, strict=True)]
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            end = self.end(counter, spans[0], stop)
+            return self.joined(carried, self.in_blocks(spans[1:], counter, end, zero, run))
 
-        return self.loop(start, stop, spans[0], accumulators, outer)
+        return self.loop(start, stop, spans[0], accumulators, block)
 
-    def _zero(self, like: Node) -> Node:
+    def end(self, start: Node, span: int, stop: Node) -> Node:
+        """Where a block ends."""
+        level = len(self.frames) - 1
+        following = self.put(level, _plus(start, span))
+        return following if span == 1 else self.put(level, minimum(following, stop))
+
+    def joined(self, totals: list[Node], others: list[Node]) -> list[Node]:
+        """The sums of pairs."""
+        level = len(self.frames) - 1
+        return [self.put(level, add(a, b)) for a, b in zip(totals, others, strict=True)]
+
+    def zero(self, like: Node) -> Node:
         """Zero in every lane."""
         return _splat(self, len(self.frames) - 1, const(like.dtype, 0), like.shape)
 

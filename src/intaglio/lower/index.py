@@ -33,6 +33,10 @@ class Index:
         """Whether an integer is known only when the kernel runs."""
         return False
 
+    def exceeds(self, value: int, bound: int) -> bool:
+        """Whether an integer is more than a fixed number, at every size from the least, which may be raised for it."""
+        return value > bound
+
     def fits(self, value: int) -> bool:
         """Whether an integer can be had as a constant."""
         return True

@@ -33,7 +33,7 @@ from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.sliding import sliding
 from intaglio.lower.stream import Stream, streamed
 from intaglio.lower.words import in_words
-from intaglio.ops.elementwise import Elementwise, add, and_, eq, ge, lt, minimum, or_, shl
+from intaglio.ops.elementwise import Elementwise, add, and_, cast, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
 from intaglio.ops.movement import Reshape
@@ -317,7 +317,8 @@ class _Kernel:
         own = [scalar.range(n) for n in x.shape]
         self.sizes.extend(x.shape)
         pointer, index = self._target(target, tuple(own), scalar)
-        body = self._decomposed(scalar.at(x, tuple(own)))
+        carrier = COMBINES[op.kind].carrier(x.dtype)
+        body = self._decomposed(cast(scalar.at(x, tuple(own)), carrier))
         self.decide.begin()
         place = Place(pointer, index, body)
         self._pass_caches([place], x.size)

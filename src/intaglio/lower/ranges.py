@@ -8,11 +8,11 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, toposort
 from intaglio.lower.index import Index, number
-from intaglio.ops.elementwise import Add, Elementwise, FloorDiv, Mod, Mul, Sub, and_, bitcast, ge, lt, where
+from intaglio.ops.elementwise import Add, Elementwise, FloorDiv, Mod, Mul, Sub, and_, bitcast, cast, ge, lt, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Arg, Const, Iota, Local, Param, Take, Window, const, load
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
-from intaglio.ops.reduce import Fold, Reduce
+from intaglio.ops.reduce import COMBINES, Fold, Reduce
 
 if TYPE_CHECKING:
     import itertools
@@ -185,7 +185,8 @@ class Scalarize:
         free = iter(indices)
         inner = tuple(own.get(a, number(0)) if a in axes else next(free) for a in range(x.rank))
         loops = tuple(own.values())
-        return [(x, inner, gate)], lambda values: make(Fold(kind), values[0], *loops)
+        wide = COMBINES[kind].carrier(x.dtype)
+        return [(x, inner, gate)], lambda values: cast(make(Fold(kind), cast(values[0], wide), *loops), x.dtype)
 
 
 def has_division(roots: list[Node], of: Node) -> bool:

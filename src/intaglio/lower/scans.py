@@ -16,6 +16,7 @@ from intaglio.lower.emit import usual
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK
 from intaglio.lower.parts import CHAINS, LINE, LONG, PAGE, SHORT, WAYS
+from intaglio.ops.elementwise import cast
 from intaglio.ops.memory import Load
 from intaglio.ops.movement import expand
 from intaglio.ops.reduce import COMBINES, Fold
@@ -121,8 +122,9 @@ class Running:
 
         def step(_: Node, carried: list[Node]) -> list[Node]:
             totals = [emitter.combine(self.kind, a, value, i) for a, i in zip(carried, instances, strict=True)]
+            level = len(emitter.frames) - 1
             for total, instance in zip(totals, instances, strict=True):
-                emitter.store(pointer, index, total, instance)
+                emitter.store(pointer, index, emitter.put(level, cast(total, pointer.dtype)), instance)
             return totals
 
         inits = [start] * len(instances)

@@ -41,6 +41,13 @@ class SizedIndex(Index):
         parts = split(value)
         return parts is None or parts[1:] != (0, 0)
 
+    def exceeds(self, value: int, bound: int) -> bool:
+        """Whether an integer is more than a fixed number, at every size from the least, which may be raised for it."""
+        if not self.varies(value):
+            return value > bound
+        self.require(value - bound - 1)
+        return True
+
     def fits(self, value: int) -> bool:
         """Whether an integer is linear in the size."""
         parts = split(value)

@@ -1,4 +1,7 @@
-"""Reductions down the columns of a large matrix: its rows are read in order, the results so far stay in a cache."""
+"""Reductions down the columns of a large matrix: its rows are read in order, the results so far stay in a cache.
+
+A sum has results of its own for each level of its blocks (`lower/sums.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from intaglio.ir.node import Node, make, substitute, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
+from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_of
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, load
@@ -39,16 +43,22 @@ class Stream:
         self.start: Final = COMBINES[fold.op.kind].identity(fold.dtype)
         self.body: Final = fold.src[0]
         self.rows: Final = list(fold.src[1:])
+        masks = tuple(self.emitter.mask(s) for s in self.body.src)
+        self.blocks: Final = is_blocked(self.kind, self.body) and not is_weighted(
+            self.body, masks, self.emitter.bit(column)
+        )
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         self.unroll: Final = loops.decide.of("vectors", UNROLL, (1, 2, 4))
-        self.count: Final = loops.decide.of("rows", ROWS, (ROWS // 4, ROWS // 2, 2 * ROWS))
+        others = () if self.blocks else (ROWS // 4, ROWS // 2, 2 * ROWS)
+        self.count: Final = loops.decide.of("rows", SPAN if self.blocks else ROWS, others)
         self.unit: Final = self.lanes * self.unroll
         most = loops.decide.of("bytes", COLUMNS, (COLUMNS // 2, 2 * COLUMNS, 4 * COLUMNS))
-        self.columns: Final = most // fold.dtype.itemsize // self.unit * self.unit
+        levels = self._levels()
+        self.columns: Final = most // min(levels, 2) // fold.dtype.itemsize // self.unit * self.unit
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
-        self.scratch: Final = make(Local(next(axes), fold.dtype, self.columns))
+        self.sums: Final = [make(Local(next(axes), fold.dtype, self.columns)) for _ in range(levels)]
         self.index: Final = self.emitter.index.sum([(column, 1), (self.block, -1)])
-        (value,) = substitute((place.value,), {fold: load(self.scratch, self.index)})
+        (value,) = substitute((place.value,), {fold: load(self.sums[0], self.index)})
         self.place: Final = Place(place.pointer, place.index, value)
 
     def run(self, outer: list[Node], *, split: bool) -> None:
@@ -73,54 +83,112 @@ class Stream:
 
     def _share(self, extent: int) -> int:
         """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
-        size, threads = extent * self.scratch.dtype.itemsize, self.emitter.target.threads
+        size, threads = extent * self.sums[0].dtype.itemsize, self.emitter.target.threads
         chunks = max(1, min(CHUNKS, size // PAGE), min(threads, 2 * size // PIECE))
         chunks -= chunks % threads if chunks > threads else 0
         return -(-extent // chunks // self.unit) * self.unit
+
+    def _spans(self, place: int) -> list[int]:
+        """How many turns of one of the loops over rows the sums of each level take; the innermost are in registers."""
+        spans = spans_of(self.emitter.index, self.rows[place:]) if self.blocks else []
+        return [span for span in spans if place < len(self.rows) - 1 or span > self.count]
+
+    def _levels(self) -> int:
+        """How many results there are of a column."""
+        return 1 + sum(len(self._spans(place)) for place in range(len(self.rows)))
 
     def _block(self, start: Node, end: Node) -> None:
         """One block: what the fold starts from, all rows, the values that are stored."""
         emitter, place = self.emitter, self.place
 
-        def begin(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                emitter.store(self.scratch, self.index, self.start, instance)
-
         def finish(instances: list[Instance], _: int) -> None:
             for instance in instances:
                 emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
 
-        def rows(_: Node, carried: list[Node]) -> list[Node]:
-            extent = self.loops.extent(self.rows[-1])
-            whole = extent // self.count * self.count
-            self._rows(start, end, 0, whole, self.count)
-            self._rows(start, end, whole, extent, 1)
-            return carried
+        self._begin(start, end, 0)
+        self._nest(start, end, 0, 0)
+        self._across(start, end, finish)
+
+    def _begin(self, start: Node, end: Node, level: int) -> None:
+        """The results of a level as they are before there is a row."""
+
+        def begin(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                self.emitter.store(self.sums[level], self.index, self.start, instance)
 
         self._across(start, end, begin)
-        self.loops.nest(self.rows[:-1], rows)
-        self._across(start, end, finish)
+
+    def _join(self, start: Node, end: Node, level: int) -> None:
+        """The results of a level taken into those of the one around it."""
+
+        def join(instances: list[Instance], _: int) -> None:
+            for instance in instances:
+                pair = [self.emitter.emit(load(s, self.index), instance) for s in self.sums[level - 1 : level + 1]]
+                (total,) = self.emitter.joined(pair[:1], pair[1:])
+                self.emitter.store(self.sums[level - 1], self.index, total, instance)
+
+        self._across(start, end, join)
+
+    def _nest(self, start: Node, end: Node, place: int, level: int) -> None:
+        """The loops over rows from one of them in, taken into the results of a level."""
+        r = self.rows[place]
+        self._down(start, end, place, level, self._spans(place), number(0), number(self.loops.extent(r)))
+
+    def _down(self, start: Node, end: Node, place: int, level: int, spans: list[int], first: Node, stop: Node) -> None:
+        """Some turns of one of the loops over rows, in blocks of blocks."""
+        emitter, r = self.emitter, self.rows[place]
+        if spans:
+
+            def block(counter: Node, carried: list[Node]) -> list[Node]:
+                self._begin(start, end, level + 1)
+                self._down(start, end, place, level + 1, spans[1:], counter, emitter.end(counter, spans[0], stop))
+                self._join(start, end, level + 1)
+                return carried
+
+            emitter.loop(first, stop, spans[0], (), block)
+        elif r is self.rows[-1]:
+            self._rows(start, end, level, first, stop)
+        else:
+
+            def turn(_: Node, carried: list[Node]) -> list[Node]:
+                self._nest(start, end, place + 1, level)
+                return carried
+
+            emitter.loop(first, stop, 1, (), turn, lambda f, c: (r, Binding(f, c)))
 
     def _across(self, start: Node, end: Node, body: Body) -> None:
         """The columns of a block by vectors."""
         self.loops.vectors_between(self.column, start, end, self.lanes, self.unroll, body)
 
-    def _rows(self, start: Node, end: Node, first: int, stop: int, count: int) -> None:
-        """Rows taken into the results of a block, `count` at once."""
-        emitter, row = self.emitter, self.rows[-1]
+    def _rows(self, start: Node, end: Node, level: int, first: Node, stop: Node) -> None:
+        """Rows taken into the results of a block, `count` at once, then what is left."""
+        emitter = self.emitter
+        extent = self.loops.extent(self.rows[-1])
+        left = extent % self.count
+        whole = emitter.put(len(emitter.frames) - 1, minimum(stop, number(extent - left)))
+        self._take(start, end, level, first, whole, self.count)
+        if left:
+            self._take(start, end, level, whole, stop, left if self.blocks else 1)
+
+    def _take(self, start: Node, end: Node, level: int, first: Node, stop: Node, count: int) -> None:
+        """Rows taken into the results of a block, `count` at once: in blocks, as a sum of their own."""
+        emitter, row, sums = self.emitter, self.rows[-1], self.sums[level]
 
         def take(instances: list[Instance], _: int) -> None:
             for instance in instances:
-                total = emitter.emit(load(self.scratch, self.index), instance)
+                before = emitter.emit(load(sums, self.index), instance)
+                total = emitter.zero(before) if self.blocks else before
                 for k in range(count):
                     total = emitter.combine(self.kind, total, self.body, {**instance, row: k})
-                emitter.store(self.scratch, self.index, total, instance)
+                if self.blocks:
+                    (total,) = emitter.joined([before], [total])
+                emitter.store(sums, self.index, total, instance)
 
         def run(_: Node, carried: list[Node]) -> list[Node]:
             self._across(start, end, take)
             return carried
 
-        emitter.loop(number(first), number(stop), count, (), run, lambda f, c: (row, Binding(f, c, count)))
+        emitter.loop(first, stop, count, (), run, lambda f, c: (row, Binding(f, c, count)))
 
 
 def streamed(loops: Loops, place: Place, column: Node) -> Node | None:

@@ -34,6 +34,10 @@ class Combine:
         """What leaves every value that it is joined with as it is."""
         raise NotImplementedError
 
+    def carrier(self, dtype: DType) -> DType:
+        """What many values of a dtype are joined in: float32 for half precision, which would lose them."""
+        return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+
     def reduce_vjp(self, ct: Node, out: Node, x: Node, axes: tuple[int, ...]) -> Node:
         """The cotangent of x, where out is its reduction along axes; `ct` and `out` are repeated along them."""
         raise NotImplementedError
@@ -88,6 +92,10 @@ class Extreme(Combine):
 
     def identity(self, dtype: DType) -> Node:
         return const(dtype, dtype.min if self.op is MAXIMUM else dtype.max)
+
+    def carrier(self, dtype: DType) -> DType:
+        """The same: it is one of them."""
+        return dtype
 
     def reduce_vjp(self, ct: Node, out: Node, x: Node, axes: tuple[int, ...]) -> Node:
         """Equals share it."""

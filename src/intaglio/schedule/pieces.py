@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.size import varies
 from intaglio.ir.node import rebuild, toposort
 from intaglio.ops.elementwise import Elementwise
+from intaglio.ops.memory import Window
 from intaglio.ops.movement import Expand, Reshape, reshape
 from intaglio.ops.reduce import Reduce, reduce
 
@@ -54,21 +57,31 @@ def pieces_of(node: Node) -> list[Node]:
 
 
 def _cut(node: Node) -> Node:
-    """A reduction as one of reductions of pieces; itself where no axis can be cut."""
+    """A reduction as one of reductions of pieces, each long in memory; itself where no axis can be cut."""
     op, (x,) = node.op, node.src
     assert isinstance(op, Reduce)
-    long = [a for a in op.axes if x.shape[a] > FEW]
-    whole = [a for a in long if x.shape[a] <= MOST]
-    if whole and len(long) > 1:
-        axis = whole[0]
-        inner = reduce(op.kind, x, tuple(a for a in op.axes if a != axis))
-        return reduce(op.kind, inner, (axis - sum(a < axis for a in op.axes),))
+    steps = _steps(x)
+    long = sorted((a for a in op.axes if x.shape[a] > FEW), key=lambda a: -steps[a])
     for axis in long:
         n = x.shape[axis]
+        if n <= MOST and len(long) > 1:
+            return _of_pieces(op, x, op.axes, axis)
         count = next((k for k in range(PIECES, FEW, -1) if n % k == 0 and n > k), 0)
         if count:
             cut = reshape(x, (*x.shape[:axis], count, n // count, *x.shape[axis + 1 :]))
-            axes = tuple(a + (a >= axis) for a in op.axes)
-            inner = reduce(op.kind, cut, axes)
-            return reduce(op.kind, inner, (axis - sum(a < axis for a in op.axes),))
+            return _of_pieces(op, cut, (axis, *(a + (a >= axis) for a in op.axes)), axis)
     return node
+
+
+def _of_pieces(op: Reduce, x: Node, axes: tuple[int, ...], axis: int) -> Node:
+    """x reduced along axes: along one of them at last."""
+    inner = reduce(op.kind, x, tuple(a for a in axes if a != axis))
+    return reduce(op.kind, inner, (axis - sum(a < axis for a in axes),))
+
+
+def _steps(x: Node) -> list[int]:
+    """How far apart neighbours along each axis of a value are in the memory that it is computed from."""
+    steps = list(accumulate(reversed(x.shape[1:]), mul, initial=1))[::-1]
+    order = toposort((x,), enter=lambda n: isinstance(n.op, Elementwise))
+    strides = [n.op.view.strides for n in order if isinstance(n.op, Window) and n.shape == x.shape]
+    return [max(map(abs, own)) for own in zip(*strides, strict=True)] or steps

@@ -26,7 +26,18 @@ def whole(n: int) -> bytes:
     return (Tensor(np.random.default_rng(n).standard_normal(n).astype(np.float32)) * 1.5).sum().numpy().tobytes()
 
 
-@pytest.mark.parametrize("program", [rows, whole])
+def columns(n: int) -> bytes:
+    """The sums of n numbers down each of 20 columns."""
+    return Tensor(np.random.default_rng(n).standard_normal((n, 20)).astype(np.float32)).sum(0).numpy().tobytes()
+
+
+def apart(n: int) -> bytes:
+    """The sums over two axes that do not lie together, one of n."""
+    x = np.random.default_rng(n).standard_normal((n, 3, 20)).astype(np.float32)
+    return Tensor(x).sum((0, 2)).numpy().tobytes()
+
+
+@pytest.mark.parametrize("program", [rows, whole, columns, apart])
 def test_a_sum_by_a_kernel_for_any_size_has_the_bits_of_one_for_its_own(program: Callable[[int], bytes]) -> None:
     alone: list[bytes] = []
     for n in SIZES:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     Across = Callable[[Body], None]  # runs a tile over columns
 
-SHARED: Final = 32 * CHUNK  # multiplications from which threads share a product
+SHARED: Final = 16 * CHUNK  # multiplications from which threads share a product
+PIECE: Final = 8 * CHUNK  # multiplications of a chunk at least: few, as a worker that comes late then costs little
+COPIED: Final = 4  # times as many, where each chunk copies columns
 PACKED_ROWS: Final = 96  # rows from which a copy of the columns pays, if a cache holds them
 FAR_ROWS: Final = 7  # rows from which it pays if none does
 TURNED_ROWS: Final = 16  # rows from which it pays if the columns lie apart: `schedule/fuse.py` asks for no copy then
@@ -317,7 +319,7 @@ class Product:
         share = (
             self.width
             if self.target.threads == 1 or self._is_tall()
-            else max(-(-self.width // 8), -(-SHARED // 2 // (self.height * self.depth)))
+            else max(-(-self.width // 8), -(-SHARED // (self.height * self.depth)))
         )  # for threads to share
         columns = max(self.panel, min(columns, -(-share // self.panel) * self.panel))
         if whole:
@@ -403,7 +405,7 @@ class Product:
             work *= self.loops.extent(r)
         if work < SHARED or self.target.threads == 1:
             return None, None
-        chunks = work // SHARED
+        chunks = work // PIECE
         if sheets and self.loops.extent(sheets[0]) >= 8:
             return self.loops.chunk(self.loops.extent(sheets[0]), CHUNK * chunks, 1)
         if self.pack is not None and self._is_tall():
@@ -415,6 +417,8 @@ class Product:
         elif self.pack is None and not wide and self.width >= 4 * self.panel and self.height < self.width:
             self.column_chunk = self.loops.chunk(self.width, CHUNK * chunks, self.panel)
         elif self.whole_rows >= 2 * self.tile_rows:
+            if self.pack is not None:  # each chunk copies the columns
+                chunks = max(1, chunks // COPIED)
             self.row_chunk = self.loops.chunk(self.whole_rows, CHUNK * chunks, self.tile_rows)
         return None, None
 

@@ -81,7 +81,9 @@ def ends_product(value: Node, is_dot: Callable[[Node], bool]) -> bool:
     return False
 
 
-def _only_user(value: Node, users: dict[Node, list[Node]], chosen: set[Node], fixed: Collection[Node]) -> Node | None:
+def _only_user(
+    value: Node, users: dict[Node, list[Node]], chosen: Collection[Node], fixed: Collection[Node]
+) -> Node | None:
     """What is computed of a value alone, element by element, beside little else; None if there is no such."""
     if len(users.get(value, ())) != 1:
         return None

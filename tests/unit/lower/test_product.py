@@ -103,6 +103,14 @@ def test_caches_and_threads_change_no_bit(m: int, n: int, depth: int) -> None:
     assert len(set(results)) == 1
 
 
+@pytest.mark.parametrize(("size", "chunks"), [(64, 1), (128, 1), (192, 3), (256, 8)])
+def test_products_are_shared_in_pieces_of_some_microseconds(size: int, chunks: int) -> None:
+    a, b, out = (np.zeros((size, size), np.float32) for _ in range(3))
+    k = Operands()
+    assert lower(product(k, a, b, out), Target(vector_bytes=64, level2=2 << 20, threads=2)).chunks == chunks
+    assert lower(product(k, a, b, out), Target(vector_bytes=64, level2=2 << 20)).chunks == 1
+
+
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("m", "n", "depth"), [(16, 30, 33), (40, 300, 70), (130, 97, 333), (19, 8, 40)])
 def test_the_layout_of_the_columns_changes_no_bit(m: int, n: int, depth: int, turned: bool) -> None:

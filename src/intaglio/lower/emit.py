@@ -798,7 +798,8 @@ class Emitter:
                 best = score, r
         if best is None:
             return None
-        long = self.index.affine(best[1].src[0])[0] >= 4 * self.lanes_of(body)  # then gathers pay
+        long = self.index.affine(best[1].src[0])[0] >= 4 * self.lanes_of(body)  # then gathers pay, but not for rows
+        long = long and not any(isinstance(n.op, Fold) for n in walk((body,)))
         return best[1] if best[0] > 0 or not loads or long else None
 
     def lanes_of(self, body: Node) -> int:

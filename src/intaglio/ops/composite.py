@@ -36,6 +36,10 @@ class Composite(Op):
     # The graph over the op's inputs, without composite ops. Each op takes its own inputs.
     written_out: ClassVar[Callable[..., Node]]
 
+    def pulled_back(self, ct: Node, *src: Node) -> list[Node | None] | None:
+        """The cotangents of the inputs, up to repetitions; None where the graph is to be pulled back."""
+        return None
+
 
 class Matmul(Composite):
     """The product of matrices: (..., m, k), (..., k, n) -> (..., m, n); axes in front are broadcast."""

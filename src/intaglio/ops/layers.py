@@ -89,10 +89,35 @@ class LayerNorm(Composite):
 
     def written_out(self, x: Node, count: Node, eps: Node, *affine: Node) -> Node:
         """The formula."""
-        axes = tuple(range(x.rank - self.axes, x.rank))
+        unit, _ = self._normalized(x, count, eps)
+        return _affine(unit, *affine)
+
+    def pulled_back(self, ct: Node, *src: Node) -> list[Node | None]:
+        """(g - mean(g) - u * mean(g * u)) * scale, where u is x normalized and g = ct * weight; of u, ct * u.
+
+        That is one pass over the rows; what follows from the formula op by op keeps values of x's size in between.
+        """
+        x, count, eps, *affine = src
+        unit, scale = self._normalized(x, count, eps)
+        axes = self._along(x)
+        given = ops.mul(ct, broadcast(affine[0], x.shape)) if affine else ct
+        even = broadcast(_mean(given, axes, count), x.shape)
+        along = ops.mul(unit, broadcast(_mean(ops.mul(given, unit), axes, count), x.shape))
+        own = ops.mul(ops.sub(ops.sub(given, even), along), scale)
+        others = [_of_trailing(g, a) for g, a in zip((ops.mul(ct, unit), ct), affine, strict=False)]
+        return [own, None, None, *others]
+
+    def _along(self, x: Node) -> tuple[int, ...]:
+        """The axes that are normalized."""
+        return tuple(range(x.rank - self.axes, x.rank))
+
+    def _normalized(self, x: Node, count: Node, eps: Node) -> tuple[Node, Node]:
+        """(x normalized, what it was scaled by)."""
+        axes = self._along(x)
         apart = ops.sub(x, broadcast(_mean(x, axes, count), x.shape))
         spread = ops.add(_mean(ops.mul(apart, apart), axes, count), eps)
-        return _affine(ops.mul(apart, broadcast(_rsqrt(spread), x.shape)), *affine)
+        scale = broadcast(_rsqrt(spread), x.shape)
+        return ops.mul(apart, scale), scale
 
 
 class RmsNorm(Composite):
@@ -221,6 +246,11 @@ def _mean(x: Node, axes: tuple[int, ...], count: Node) -> Node:
     wide = dtypes.float32 if x.dtype in HALF else x.dtype
     total = _kept("sum", ops.cast(x, wide), axes)
     return ops.cast(ops.div(total, count), x.dtype)
+
+
+def _of_trailing(ct: Node, x: Node) -> Node:
+    """A cotangent summed over the axes that an operand lacks."""
+    return reduce("sum", ct, tuple(range(ct.rank - x.rank)))
 
 
 def _rsqrt(x: Node) -> Node:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.size import varies
 from intaglio.ir.node import rebuild, toposort
 from intaglio.ops.elementwise import Elementwise
-from intaglio.ops.memory import Window
+from intaglio.ops.memory import Take, Window
 from intaglio.ops.movement import Expand, Reshape, reshape
 from intaglio.ops.reduce import Reduce, reduce
 
@@ -48,12 +48,16 @@ def is_large(node: Node) -> bool:
 
 
 def pieces_of(node: Node) -> list[Node]:
-    """The reductions to many values that a reduction to few is made of, and that are large."""
+    """The reductions to many values that a reduction to few is made of, and that are large.
+
+    Where it is made of what each of those gives and nothing larger, as the mean of the losses of rows is, then that.
+    """
     found: list[Node] = []
-    for n in toposort(node.src, enter=lambda n: isinstance(n.op, (Elementwise, Expand, Reshape))):
+    for n in toposort(node.src, enter=lambda n: isinstance(n.op, (Elementwise, Expand, Reshape, Take))):
         if isinstance(n.op, Reduce) and n.size > FEW and n.src[0].size >= LARGE and not varies(n.src[0].size):
             found.append(n)
-    return found
+    (body,) = node.src
+    return [body] if found and all(n.size >= body.size for n in found) else found
 
 
 def _cut(node: Node) -> Node:

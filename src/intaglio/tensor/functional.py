@@ -251,7 +251,9 @@ def _class_loss(name: str, self: Tensor, target: Tensor, ignore_index: int, redu
             f"{name}: the target must have the shape without classes; target {target.shape}, scores {self.shape}."
         )
     kept = target.ne(ignore_index)
-    safe = kept.where(target, 0)
+    known = target._extremes()  # of what is in memory: then there is nothing to check when it is computed
+    inside = known is not None and known[0] >= 0 and known[1] < self.shape[axis]
+    safe = target if inside else kept.where(target, 0)
     losses = -self.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
     losses = kept.where(losses, 0.0)
     return losses.sum() / kept.sum() if reduction == "mean" else _reduction(name, losses, reduction)

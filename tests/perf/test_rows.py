@@ -1,0 +1,128 @@
+"""Exact counts of what works by rows, forwards and backwards: kernels, and bytes beside those that must move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from intaglio import Tensor
+from intaglio.core.trace import GlobalCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS, COLUMNS = 64, 1000
+
+
+def floats(*shape: int) -> Tensor:
+    """Random numbers in memory."""
+    return Tensor(np.random.default_rng(len(shape)).random(shape, np.float32)).realize()
+
+
+def classes(rows: int, columns: int) -> Tensor:
+    """Random class numbers in memory."""
+    return Tensor(np.random.default_rng(0).integers(0, columns, rows)).realize()
+
+
+def counted(program: Callable[[], Tensor]) -> tuple[int, int]:
+    """(kernels, bytes moved) of what a program gives, once it has run before."""
+    program().realize()
+    GlobalCounters.reset()
+    program().realize()
+    return GlobalCounters.kernel_count, GlobalCounters.global_mem
+
+
+def chain(x: Tensor) -> Tensor:
+    """Ten elementwise ops."""
+    for k in range(10):
+        x = x * 0.75 if k % 2 else x + 1.5
+    return x
+
+
+PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "softmax": lambda x, w, b: x.softmax(-1),
+    "log_softmax": lambda x, w, b: x.log_softmax(-1),
+    "logsumexp": lambda x, w, b: x.logsumexp(1),
+    "rms_norm": lambda x, w, b: x.rms_norm(),
+    "rms_norm with a weight": lambda x, w, b: x.rms_norm(w),
+    "layer_norm": lambda x, w, b: x.layer_norm(COLUMNS),
+    "layer_norm with weight and bias": lambda x, w, b: x.layer_norm(COLUMNS, w, b),
+    "variance": lambda x, w, b: x.var(1),
+    "mean of columns": lambda x, w, b: x.mean(0),
+    "cumsum of rows": lambda x, w, b: x.cumsum(1),
+    "cumsum of columns": lambda x, w, b: x.cumsum(0),
+    "argmax of rows": lambda x, w, b: x.argmax(1),
+    "argmax of columns": lambda x, w, b: x.argmax(0),
+    "chain of ten": lambda x, w, b: chain(x),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_works_by_rows_is_one_kernel_that_reads_and_writes_once(name: str) -> None:
+    x, w, b = floats(ROWS, COLUMNS), floats(COLUMNS), floats(COLUMNS)
+    kernels, moved = counted(lambda: PROGRAMS[name](x, w, b))
+    read = {"rms_norm with a weight": [w], "layer_norm with weight and bias": [w, b]}.get(name, [])
+    result = PROGRAMS[name](x, w, b)
+    assert (kernels, moved) == (1, x.nbytes + sum(t.nbytes for t in read) + result.nbytes)
+
+
+def test_batch_norm_is_one_kernel() -> None:
+    x, parts = floats(4, 16, 20, 20), [floats(16) for _ in range(4)]
+    assert counted(lambda: x.batch_norm(*parts)) == (1, 2 * x.nbytes + sum(p.nbytes for p in parts))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_cross_entropy_is_one_kernel(reduction: str) -> None:
+    x, y = floats(ROWS, COLUMNS), classes(ROWS, COLUMNS)
+    kernels, moved = counted(lambda: x.cross_entropy(y, reduction=reduction))
+    assert kernels == 1
+    assert moved <= 1.01 * x.nbytes  # the scores once; the rest is an element or two of each row
+
+
+def test_the_mean_of_many_large_losses_is_a_kernel_of_its_own() -> None:
+    x, y = floats(2100, COLUMNS), classes(2100, COLUMNS)
+    for reduction in ("mean", "sum"):
+        kernels, moved = counted(lambda reduction=reduction: x.cross_entropy(y, reduction=reduction))
+        assert kernels == 2
+        assert moved <= 1.01 * x.nbytes
+
+
+def test_an_embedding_is_one_kernel() -> None:
+    table, places = floats(500, 64), classes(70, 500)
+    kernels, moved = counted(lambda: table[places])
+    assert (kernels, moved) == (1, table.nbytes + places.nbytes + 4 * 70 * 64)  # counted as if all rows were read
+
+
+def test_a_masked_select_finds_its_places_and_takes_them() -> None:
+    x, mask = floats(ROWS, COLUMNS), (floats(ROWS, COLUMNS) < 0.3).realize()
+    assert counted(lambda: x.masked_select(mask))[0] <= 2
+
+
+GRADIENTS: dict[str, tuple[Callable[..., Tensor], int, int, float]] = {
+    "softmax": (lambda x: x.softmax(-1), 1, 1, 1.5),
+    "log_softmax": (lambda x: x.log_softmax(-1), 1, 1, 1.5),
+    "rms_norm": (lambda x: x.rms_norm(), 1, 1, 1.5),
+    "rms_norm with a weight": (lambda x, w: x.rms_norm(w), 2, 2, 2.0),
+    "layer_norm": (lambda x: x.layer_norm(COLUMNS), 1, 1, 1.5),
+    "layer_norm with weight and bias": (lambda x, w, b: x.layer_norm(COLUMNS, w, b), 3, 6, 4.9),
+    "cross_entropy": (lambda x: x.cross_entropy(classes(ROWS, COLUMNS)), 1, 2, 2.01),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_rows(name: str) -> None:
+    """Kernels, and bytes in multiples of the inputs and their gradients."""
+    program, inputs, kernels, times = GRADIENTS[name]
+    given = [floats(*shape).requires_grad_() for shape in ((ROWS, COLUMNS), (COLUMNS,), (COLUMNS,))[:inputs]]
+    for _ in range(2):
+        out = program(*given).realize()
+        ct = (floats(*out.shape) if out.shape else Tensor(1.0)).realize()
+        for x in given:
+            x.grad = None
+        GlobalCounters.reset()
+        out.backward(ct)
+        Tensor.realize(*[x.grad for x in given if x.grad is not None])
+    assert GlobalCounters.kernel_count == kernels
+    assert GlobalCounters.global_mem <= times * sum(2 * x.nbytes for x in given)

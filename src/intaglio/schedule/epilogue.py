@@ -58,7 +58,7 @@ def _users(order: list[Node]) -> dict[Node, list[Node]]:
     return users
 
 
-def _top(product: Node, users: dict[Node, list[Node]], chosen: Collection[Node], fixed: Collection[Node]) -> Node:
+def _top(product: Node, users: dict[Node, list[Node]], chosen: set[Node], fixed: Collection[Node]) -> Node:
     """What the only users of a product make of it."""
     top = product
     while (user := _only_user(top, users, chosen, fixed)) is not None and user.nbytes <= product.nbytes:

@@ -110,6 +110,20 @@ def test_one_thread_and_three_give_the_same_bits() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
 
 
+def test_sums_and_scatters_are_in_one_order() -> None:
+    rng = np.random.default_rng(1)
+    tall, wide = (Tensor(rng.random(shape, np.float32)) for shape in ((1 << 18, 8), (3000, 1500)))
+    places, rows = Tensor(rng.integers(0, 500, 9000)), Tensor(rng.random((9000, 64), np.float32))
+    classes = Tensor(rng.integers(0, 1500, 3000))
+    found: list[list[bytes]] = []
+    for threads in (1, 2, 3):
+        with Context(threads=threads):
+            values = [tall.sum(), tall.sum(0), wide.sum(), wide.sum(0), wide.var(), wide.cross_entropy(classes)]
+            values.append(Tensor.zeros(500, 64).index_add(0, places, rows))
+            found.append([value.numpy().tobytes() for value in values])
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("columns", [1, 3, 5, 8, 15, 17, 31, 33])
 def test_long_sums_down_few_columns_are_right(columns: int) -> None:
     array = np.random.default_rng(0).integers(-4, 5, (200_000, columns)).astype(np.float32)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import Node, substitute, toposort, walk
 from intaglio.ops.memory import Read
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from intaglio.storage.journal import AnyEntry
+
+NEAREST: Final = 4  # storages read by which values are told apart at a glance
+GLANCE: Final = 32  # nodes that are looked at for them
 
 Versions: TypeAlias = "tuple[Sequence[int], Sequence[Node]]"  # the values that a storage has had, and since when
 
@@ -48,7 +51,7 @@ def made_in_turns(candidates: Mapping[Storage, Versions], values: Iterable[Node]
         values: What reads them, and what is written to those that are written.
     """
     forms: dict[object, list[Storage]] = {}
-    for storage, (_, own) in candidates.items():
+    for storage, (_, own) in _likely(candidates).items():
         found = [of_node(value) for value in own]
         steps = [
             tuple(
@@ -63,6 +66,30 @@ def made_in_turns(candidates: Mapping[Storage, Versions], values: Iterable[Node]
     bases = [candidates[storage][1][0] for own in forms.values() if len(own) > 1 for storage in own]
     uses = Counter(source for value in [*values, *bases] for source in _read(value, candidates))
     return {s for own in forms.values() if 1 < len(own) >= max(uses[s] for s in own) for s in own}
+
+
+def _likely(candidates: Mapping[Storage, Versions]) -> dict[Storage, Versions]:
+    """Those that others resemble at a glance, so that the rest, as the layers of a model, are not looked at in full."""
+    alike: dict[object, list[Storage]] = {}
+    for storage, (_, own) in candidates.items():
+        alike.setdefault((storage.nbytes, *[_nearest(value, candidates) for value in own]), []).append(storage)
+    return {storage: candidates[storage] for own in alike.values() if len(own) > 1 for storage in own}
+
+
+def _nearest(root: Node, candidates: Container[Storage]) -> tuple[Storage, ...]:
+    """The storages but candidates that a value reads after the fewest steps, as far as a few nodes tell."""
+    found: list[Storage] = []
+    order, seen = [root], {root}
+    for node in order:  # grows on the way
+        op = node.op
+        if isinstance(op, Read) and isinstance(op.storage, Storage) and op.storage not in candidates:
+            found.append(op.storage)
+        if len(found) == NEAREST or len(order) > GLANCE:
+            break
+        fresh = [source for source in node.src if source not in seen]
+        seen.update(fresh)
+        order += fresh
+    return tuple(found)
 
 
 def seen_through(value: Node, temporaries: Mapping[Storage, Versions]) -> Node:

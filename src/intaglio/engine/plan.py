@@ -210,9 +210,11 @@ class Plans:
         structure = Structure(made)
         form = self._form(structure)
         if found is None:
-            numbers = {ref: k for k, ref in enumerate(refs)}
-            places = zip(structure.refs, structure.starts, strict=True)
-            buffers = [(numbers[ref], start - starts[numbers[ref]]) for ref, start in places]
+            numbers = {ref: k for k, ref in reversed(list(enumerate(refs)))}
+            exact = {place: k for k, place in enumerate(zip(refs, starts, strict=True))}  # of a part of a buffer, too
+            places = [*zip(structure.refs, structure.starts, strict=True)]
+            found_at = [exact.get(place, numbers[place[0]]) for place in places]
+            buffers = [(k, start - starts[k]) for k, (_, start) in zip(found_at, places, strict=True)]
             same = structure.refs == refs and structure.starts == starts
             rest = {literal: k for k, literal in enumerate(literals)}
             lifted = [rest.pop(number) for number in structure.numbers]

@@ -106,7 +106,7 @@ GRADIENTS: dict[str, tuple[Callable[..., Tensor], int, int, float]] = {
     "rms_norm": (lambda x: x.rms_norm(), 1, 1, 1.5),
     "rms_norm with a weight": (lambda x, w: x.rms_norm(w), 2, 2, 2.0),
     "layer_norm": (lambda x: x.layer_norm(COLUMNS), 1, 1, 1.5),
-    "layer_norm with weight and bias": (lambda x, w, b: x.layer_norm(COLUMNS, w, b), 3, 6, 4.9),
+    "layer_norm with weight and bias": (lambda x, w, b: x.layer_norm(COLUMNS, w, b), 3, 5, 4.9),
     "cross_entropy": (lambda x: x.cross_entropy(classes(ROWS, COLUMNS)), 1, 2, 2.01),
 }
 

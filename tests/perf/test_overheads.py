@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +30,16 @@ def lines(work: Callable[[], object]) -> int:
         return trace
 
     work()
-    work()
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # what other tests left is not let go of here
+    work()
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 

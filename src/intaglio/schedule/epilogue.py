@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ops.elementwise import Elementwise
+from intaglio.ir.node import walk
+from intaglio.ops.elementwise import Elementwise, Where
+from intaglio.ops.memory import Buffer
 from intaglio.ops.movement import Reshape
 from intaglio.ops.reduce import Reduce, Scan
 
@@ -90,6 +92,8 @@ def _only_user(
     (user,) = users[value]
     if user in chosen or user in fixed or user.size != value.size or not isinstance(user.op, (Elementwise, Reshape)):
         return None
+    if isinstance(user.op, Where) and not any(isinstance(n.op, Buffer) for n in walk(user.src[:1])):
+        return None  # a mask by positions stays with what reads it, which then leaves out what is masked
     seen: set[Node] = {value}
     stack = [user]
     while stack:

@@ -16,6 +16,7 @@ from intaglio.ops.memory import BufferRef, buffer, window
 from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
 from intaglio.ops.reduce import reduce
 from intaglio.schedule.chains import Chain, chained
+from intaglio.schedule.kernels import PlannedKernel
 from intaglio.schedule.program import Write
 
 if TYPE_CHECKING:
@@ -193,3 +194,16 @@ def test_gradients_of_a_chain() -> None:
     assert v.grad is not None
     np.testing.assert_allclose(q.grad.numpy(), ones @ V[0].T @ K[0])
     np.testing.assert_allclose(v.grad.numpy(), (Q[0] @ K[0].T).T @ ones)
+
+
+def test_a_mask_by_positions_stays_with_the_rows_that_it_cuts_off() -> None:
+    draw = np.random.default_rng(0)
+    q, k, v = (Tensor(draw.standard_normal((2, 64, 16), dtype=np.float32)).realize() for _ in range(3))
+    product, *rest = q.scaled_dot_product_attention(k, v, is_causal=True).schedule()
+    assert isinstance(product, PlannedKernel)
+    assert "where" not in product.metadata
+    assert any("where" in kernel.metadata for kernel in rest if isinstance(kernel, PlannedKernel))
+    mask = Tensor(draw.standard_normal((64, 64)) > 0).realize()
+    product, *_ = q.scaled_dot_product_attention(k, v, mask).schedule()
+    assert isinstance(product, PlannedKernel)
+    assert "where" in product.metadata

@@ -162,3 +162,13 @@ def test_functions_that_calculate_with_large_integers_are_right_at_every_size() 
         assert np.allclose(Tensor(x).sin().numpy(), np.sin(x.astype(np.float64)), atol=1e-6)
         y = np.linspace(0.5, 3, n).astype(np.float32)
         assert np.allclose((Tensor(y) ** Tensor(y)).numpy(), y**y)
+
+
+def test_a_number_of_axes_is_no_size() -> None:
+    x = np.arange(3.0**6, dtype=np.float32).reshape((3,) * 6) % 7
+    t = Tensor(x).realize()
+    for count in range(1, 7):
+        axes = tuple(range(6 - count, 6))
+        apart = x - x.mean(axes, keepdims=True)
+        want = apart / np.sqrt((apart * apart).mean(axes, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(t.layer_norm((3,) * count).numpy(), want, rtol=1e-4, atol=1e-5)

@@ -81,7 +81,9 @@ def written_over(members: list[Member], row: Node, index: Index) -> dict[int, in
             near = all(index.affine(n.src[1])[1].get(row) == step for n in _loads(member.place.value, other))
             top = toposort((member.place.value,), enter=lambda n: not isinstance(n.op, Fold))
             here = all(n.src[1] is member.place.index for n in top if isinstance(n.op, Load) and n.src[0] is other)
-            if alike and alone and near and here:
+            folds = [n for n in top if isinstance(n.op, Fold) and _loads(n, other)]
+            once = not any(n in member.ranges for n in walk(folds))  # not for each number, as in a product
+            if alike and alone and near and here and once:
                 found[k] = j
                 break
     return found

@@ -199,8 +199,13 @@ class Rescaled(RowBlocks):
             base = scalar.at(windows[s.node], (*self.sheets.starts, *zeros)).src[1]
             read = [n for n in walk((value,)) if isinstance(n.op, Load) and n.src[0] is whole[s.node]]
             near = {n: self.emitter.index.sum([(n.src[1], 1), (base, -1)]) for n in read}
-            (value,) = substitute((value,), {n: self._load(s.held, place) for n, place in near.items()})
+            (value,) = substitute((value,), {n: self._total(s, place) for n, place in near.items()})
         return Member(Place(pointer, index, value), [r for r in rest if isinstance(r.op, Range)])
+
+    def _total(self, found: _Sum, place: Node) -> Node:
+        """A sum of a row when all columns are taken: NaN where nothing but -inf has come, as 0 stood for it."""
+        largest = self._load(self.largest, self.row)
+        return add(self._load(found.held, place), sub(largest, largest))
 
     def _columns(self, start: Node, width: int) -> _Columns:
         """What is done with the columns from a start."""

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import dtypes
+from intaglio.core.errors import InternalError
 from intaglio.ir.node import make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import MATMUL, Composite, batch_of
@@ -109,6 +110,8 @@ class LayerNorm(Composite):
 
     def _along(self, x: Node) -> tuple[int, ...]:
         """The axes that are normalized."""
+        if self.axes > x.rank:  # a number of axes is no size: a plan for any is refused here
+            raise InternalError(f"layer_norm: {self.axes} axes of shape {x.shape}")
         return tuple(range(x.rank - self.axes, x.rank))
 
     def _normalized(self, x: Node, count: Node, eps: Node) -> tuple[Node, Node]:

@@ -131,6 +131,15 @@ def test_a_chain_of_matrices_with_an_activation() -> None:
     np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("width", [48, 130, 200])
+def test_a_chain_of_square_matrices_reads_each_row_whole(width: int) -> None:
+    x, matrices = normal(500, width), [normal(width, width) / 16 for _ in range(4)]
+    out, want = Tensor(x), x.astype(np.float64)
+    for m in matrices:
+        out, want = (out @ Tensor(m)).relu(), np.maximum(want @ m, 0)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-3)
+
+
 def test_blocks_are_of_about_equal_size_and_fit() -> None:
     for rows in (16, 17, 63, 64, 65, 100, 127, 513, 5000):
         for line in (4, 2048, 1 << 15, 1 << 18):

@@ -165,6 +165,20 @@ def test_rows_without_columns_are_nan_and_late_ones_are_not() -> None:
     np.testing.assert_allclose(np.delete(out, 10, 0), np.delete(exact(q, k, v, keep), 10, 0), rtol=0, atol=4e-6)
 
 
+@pytest.mark.parametrize("bad", [-math.inf, math.inf, math.nan])
+def test_sums_that_are_not_divided_are_nan_where_the_largest_is_not_finite(bad: float) -> None:
+    q, k, v, bias = normal(40, 24), normal(700, 24), normal(700, 12), np.zeros((40, 700), np.float32)
+    bias[3] = bad
+    bias[5, :600] = -math.inf
+    scores = Tensor(q) @ Tensor(k).T + Tensor(bias)
+    out = in_one((scores - scores.max(1, keepdim=True)).exp() @ Tensor(v))
+    assert np.isnan(out[3]).all()
+    with np.errstate(all="ignore"):
+        s = q.astype(np.float64) @ k.T + bias
+        want = np.exp(s - s.max(1, keepdims=True)) @ v
+    np.testing.assert_allclose(out, want, rtol=0, atol=1e-4)
+
+
 def test_numbers_added_to_scores() -> None:
     q, k, v, bias = normal(3, 90, 20), normal(3, 530, 20), normal(3, 530, 12), normal(90, 530)
     out = in_one(Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v), Tensor(bias)))

@@ -464,7 +464,8 @@ class Emitter:
         lanes, number_of = binding.lanes, instance.get(v, 0)
         constant, terms = self.index.affine(place)
         rest = {t: c for t, c in terms.items() if t is not v}
-        starts = [k * lanes for k in range(step - 1)] + [step * (lanes - 1) + 1 - lanes]
+        last = step * (lanes - 1) + 1 - lanes
+        starts = [min(k * lanes, last) for k in range(step - 1)] + [last]
         left: Node | None = None
         if self.tail(v, instance) is not None:
             assert binding.bound is not None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from intaglio.ops.elementwise import neg
 from intaglio.ops.loop import Shuffle
-from intaglio.ops.memory import Load
+from intaglio.ops.memory import Const, Load
 from intaglio.ops.movement import reshape
 from intaglio.ops.reduce import reduce
+from intaglio.runtime.compiler import host_target
+from tests.unit.lower import running
 from tests.unit.lower.running import Operands, numbers, run
 
 COUNTS = [2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 100]
@@ -49,6 +52,24 @@ def test_nothing_is_read_past_the_last_element(step: int, count: int) -> None:
     k = Operands()
     run(k, k.write(out, neg(k.read(seen))))
     assert np.array_equal(out, -seen)
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+@pytest.mark.parametrize("count", [2, 5, 16])
+def test_nor_by_vectors_of_fewer_elements_than_steps(monkeypatch: pytest.MonkeyPatch, step: int, count: int) -> None:
+    monkeypatch.setattr(running, "host_target", lambda threads: replace(host_target(threads), vector_bytes=16))
+    pages = mmap.mmap(-1, mmap.PAGESIZE)
+    whole = np.frombuffer(pages, np.float64)
+    whole[:] = np.arange(whole.size)
+    seen = whole[whole.size - (step * (count - 1) + 1) :: step]
+    out = np.zeros(count)
+    k = Operands()
+    lowered = run(k, k.write(out, neg(k.read(seen))))
+    assert np.array_equal(out, -seen)
+    whole_reads = [n for n in lowered.linear.src if isinstance(n.op, Load) and n.shape and len(n.src) == 2]
+    starts = [n.src[1].op.value for n in whole_reads if isinstance(n.src[1].op, Const)]
+    assert starts or count > 2
+    assert all(start + 1 < whole.size for start in starts)
 
 
 @pytest.mark.parametrize("interpret", [False, True])

@@ -357,3 +357,20 @@ def test_numbers_at_the_ends_of_a_range_are_written(numbers: list[int]) -> None:
             expected[i] = np.int64(i) * np.int64(number) if i % 3 == 0 else expected[i - 1] + np.int64(number)
     assert t.tolist() == numbers
     assert u.tolist() == expected.tolist()
+
+
+def test_a_value_asked_for_with_the_writes_after_it_is_as_it_was_before_them() -> None:
+    array = np.arange(1.0, 9.0)
+    a, b, d = (Tensor(x) for x in (array, np.zeros(8), np.zeros(8)))
+    b[:] = a * 2
+    c = b * 3
+    for i in range(1, 5):
+        b[i] = b[i - 1] * 0.5 + a[i]
+    d += c
+    b += a
+    b.realize(d, c)
+    want = array * 2
+    for i in range(1, 5):
+        want[i] = want[i - 1] * 0.5 + array[i]
+    assert c.tolist() == d.tolist() == (array * 6).tolist()
+    assert b.tolist() == (want + array).tolist()

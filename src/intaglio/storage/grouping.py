@@ -314,7 +314,8 @@ class Grouping:
         They are those of reads whose bytes are overwritten before they are used, and of reads in versions 0.
         """
         reads: dict[Storage, list[Node]] = {}
-        for node in computed(value for entry in alone for value in (entry.value, *entry.indices)):
+        values = [value for entry in alone for value in (entry.value, *entry.indices)]
+        for node in computed([*values, *self.slice.nodes]):
             match node.op:
                 case Read(storage=Storage() as storage) if node in self.slice.own:
                     reads.setdefault(storage, []).append(node)

@@ -126,10 +126,12 @@ def _log1p(x: Node, beyond: Node | None = None) -> Node:
     """log(1 + x + beyond) for a finite x above -1 and what is too small to be held by it."""
     e = _exponent(add(x, double(1.0)))
     four = bitcast(sub(const(i64, 0x4010 << 48), e), f64)  # 4 * 2 ** -e, which is always normal
-    f = add(bitcast(sub(bits(x), e), f64), fma(four, double(0.25), double(-1.0)))
+    scaled, power = bitcast(sub(bits(x), e), f64), fma(four, double(0.25), double(-1.0))
+    f = add(scaled, power)
+    lost = sub(scaled, sub(f, power))  # the sum is exact where the power is the smaller of the two
     if beyond is not None:
-        beyond = mul(beyond, mul(four, double(0.25)))
-    return _logarithm(f, cast(e, f64), beyond)
+        lost = fma(beyond, mul(four, double(0.25)), lost)
+    return _logarithm(f, cast(e, f64), lost)
 
 
 def asinh(x: Node) -> Node:

@@ -38,7 +38,6 @@ SMALLER: Final[dict[str, Draw]] = {
 }  # fmt: skip
 BESIDE: Final = {  # bytes of buffers between kernels at most, where there are several kernels
     "sum of all 4096²": 1 << 12,  # the sums of its pieces
-    "conv 3x3 8x64x56x56": 4 * 8 * 64 * 58 * 58 + 4 * 64 * 64 * 9,  # the padded image, and the weights in order
     "topk 100 of 1M": 1 << 10,
 }
 STACK: Final = 2 << 20  # bytes of scratch of one thread at most: it is on its stack

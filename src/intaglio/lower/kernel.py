@@ -114,8 +114,6 @@ class _Kernel:
             if isinstance(n.op, (Store, StoreAt)) and len(n.src) >= 2 and not isinstance(n.src[0].src[0].op, Local)
         }
         self.statement: int = 0
-        self.work: int = 1
-        self.folds: bool = False
         self.kind: str = "E"
         self.part: Part | None = None
         self.sizes: list[int] = []

@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 HALF: Final = (dtypes.float16, dtypes.bfloat16)
 
 
-class Sigmoid(Composite):
+class Layer(Composite):
+    """What gives a value like its first operand."""
+
+    def infer(self, x: Node, *others: Node) -> Result:
+        """As the operand."""
+        return x.dtype, x.shape
+
+
+class Sigmoid(Layer):
     """1 / (exp(-x) + 1)."""
 
     name: ClassVar[str] = "sigmoid"
-
-    def infer(self, x: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
 
     def written_out(self, x: Node) -> Node:
         """The formula."""
@@ -42,14 +46,10 @@ class Sigmoid(Composite):
         return ops.div(one, ops.add(ops.exp(ops.neg(x)), one))
 
 
-class Gelu(Composite):
+class Gelu(Layer):
     """x * 0.5 * (1 + erf(x / sqrt(2)))."""
 
     name: ClassVar[str] = "gelu"
-
-    def infer(self, x: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
 
     def written_out(self, x: Node) -> Node:
         """The formula."""
@@ -57,14 +57,10 @@ class Gelu(Composite):
         return ops.mul(ops.mul(x, const(x.dtype, 0.5)), ops.add(inner, const(x.dtype, 1)))
 
 
-class TanhGelu(Composite):
+class TanhGelu(Layer):
     """x * 0.5 * (tanh((x + x * x * x * 0.044715) * sqrt(2 / pi)) + 1)."""
 
     name: ClassVar[str] = "tanh_gelu"
-
-    def infer(self, x: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
 
     def written_out(self, x: Node) -> Node:
         """The formula."""
@@ -75,7 +71,7 @@ class TanhGelu(Composite):
 
 
 @dataclass(frozen=True, slots=True)
-class LayerNorm(Composite):
+class LayerNorm(Layer):
     """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias, where d = x - mean(x), along the last axes.
 
     src: (x, count, eps[, weight[, bias]]): count is the number of elements along those axes.
@@ -83,10 +79,6 @@ class LayerNorm(Composite):
 
     axes: int
     name: ClassVar[str] = "layer_norm"
-
-    def infer(self, x: Node, *others: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
 
     def written_out(self, x: Node, count: Node, eps: Node, *affine: Node) -> Node:
         """The formula."""
@@ -123,7 +115,7 @@ class LayerNorm(Composite):
         return ops.mul(apart, scale), scale
 
 
-class RmsNorm(Composite):
+class RmsNorm(Layer):
     """x * (1 / sqrt(mean(x * x) + eps)) * weight, along the last axis.
 
     src: (x, count, eps[, weight]): count is the number of elements along that axis.
@@ -131,27 +123,19 @@ class RmsNorm(Composite):
 
     name: ClassVar[str] = "rms_norm"
 
-    def infer(self, x: Node, *others: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
-
     def written_out(self, x: Node, count: Node, eps: Node, *weight: Node) -> Node:
         """The formula."""
         square = ops.add(_mean(ops.mul(x, x), (x.rank - 1,), count), eps)
         return _affine(ops.mul(x, broadcast(_rsqrt(square), x.shape)), *weight)
 
 
-class BatchNorm(Composite):
+class BatchNorm(Layer):
     """(x - center) * (1 / sqrt(variance + eps)) * weight + bias, along axis 1.
 
     src: (x, center, variance, eps[, weight[, bias]]): one of each for each position of axis 1, but of eps.
     """
 
     name: ClassVar[str] = "batch_norm"
-
-    def infer(self, x: Node, *others: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
 
     def written_out(self, x: Node, center: Node, variance: Node, eps: Node, *affine: Node) -> Node:
         """The formula."""
@@ -162,15 +146,11 @@ class BatchNorm(Composite):
 
 
 @dataclass(frozen=True, slots=True)
-class Softmax(Composite):
+class Softmax(Layer):
     """e / sum(e), where e = exp(x - max(x)), along an axis."""
 
     axis: int
     name: ClassVar[str] = "softmax"
-
-    def infer(self, x: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
 
     def written_out(self, x: Node) -> Node:
         """The formula."""
@@ -179,15 +159,11 @@ class Softmax(Composite):
 
 
 @dataclass(frozen=True, slots=True)
-class LogSoftmax(Composite):
+class LogSoftmax(Layer):
     """d - log(sum(exp(d))), where d = x - max(x), along an axis."""
 
     axis: int
     name: ClassVar[str] = "log_softmax"
-
-    def infer(self, x: Node) -> Result:
-        """As the operand."""
-        return x.dtype, x.shape
 
     def written_out(self, x: Node) -> Node:
         """The formula."""

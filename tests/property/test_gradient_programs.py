@@ -21,6 +21,7 @@ FOUND = {
     171183353930557: "the spread of a view of nothing",
     56226661561599: "elements that rows of a history read were dropped, as nobody else did",
     86927579187742: "the same",
+    80002400022953: "an element of a detached tensor that nothing had tracked was written as if it were not detached",
 }
 
 

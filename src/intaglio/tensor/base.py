@@ -522,7 +522,8 @@ def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T
     made._skeleton = skeleton
     made._offset = offset
     made._device = like._device
-    made._holes = made._grad_state = made._home = None
+    made._holes = made._home = None
+    made._grad_state = like._grad_state  # none, or that the tensor is detached
     return made
 
 

@@ -394,8 +394,8 @@ class Storage:
 
     def _forget(self, view: View) -> None:
         """Drop the remembered reads that the coming write overlaps."""
-        for known in list(self.recent):
-            if known.overlaps(view):
+        for known, node in list(self.recent.items()):
+            if node() is None or known.overlaps(view):
                 self._drop(known)
 
     def _forget_all(self) -> None:

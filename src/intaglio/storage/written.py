@@ -10,11 +10,9 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.view import View
 from intaglio.ops.memory import Read
 from intaglio.storage.counts import REFERENCES_OF_A_NODE, references_to
 from intaglio.storage.journal import AnyEntry, Entry
@@ -25,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 
     from intaglio.ir.node import Node
+    from intaglio.ir.view import View
     from intaglio.ops.memory import BufferRef
 
 MOST: Final = 256  # writes up to which they are known: more are mostly those of a loop, which is rolled
 
 _sequence: Final[Callable[[AnyEntry], int]] = attrgetter("sequence")
-_overlap: Final = lru_cache(maxsize=1 << 14)(View.overlaps)
 
 
 class Written(Still):
@@ -210,7 +208,7 @@ class Written(Still):
 
     def _overwrites(self, log: Sequence[AnyEntry], number: int, seen: int, view: View) -> bool:
         """Whether one of the writes to a storage that are needed, but the first few, overlaps a view."""
-        return any(_overlap(entry.view, view) for entry in log[seen : self._taken[number]] if isinstance(entry, Entry))
+        return any(entry.view.overlaps(view) for entry in log[seen : self._taken[number]] if isinstance(entry, Entry))
 
     def _held(self, wanted: Collection[Node]) -> list[bool]:
         """For each value, whether somebody outside the walk may ask for it, or for what is computed from it.

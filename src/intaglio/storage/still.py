@@ -80,6 +80,8 @@ class Still:
         self.views: Final[dict[Node, Node]] = {}
         self._codes: Final[dict[Node, int]] = {}  # of those reads
         self._shared: Final[set[int]] = set()  # buffers that are seen through several views
+        # what is seen of buffers: the buffer's number, the view, where its number stands in the key
+        self._seen: Final[list[tuple[int, View, int]]] = []
         # for each value its code (below 0), then its inputs: numbers of values, or of a buffer
         self._key: Final[list[int]] = []
 
@@ -152,6 +154,7 @@ class Still:
             self.starts.append(start)
         else:
             self._shared.add(number)
+        self._seen.append((number, view, len(self._key)))
         self._key += code, number
         self.order[node] = len(self.order)
         return None
@@ -210,11 +213,9 @@ class Still:
         """Number the views of buffers that are seen through several: by where they lie to one another."""
         buffers = [*self.refs]
         joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
-        places = [place for place, code in enumerate(self._key) if code < 0]  # of codes, by the numbers of values
-        for node, read in self.reads().items():
-            number = self.refs[read.ref]
+        for number, view, place in self._seen:
             if number in joint:
-                joint[number].append((read.view, places[self.order[node]]))
+                joint[number].append((view, place))
         for number, reads in joint.items():
             inner = part_of([view for view, _ in reads])
             if inner is not None:

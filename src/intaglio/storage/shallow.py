@@ -27,12 +27,8 @@ if TYPE_CHECKING:
 SHALLOW: Final = 0  # what keys begin with: a walk's begins with a code, below 0
 READS: Final = {Read}
 
-_src: Final[Callable[[Node], tuple[Node, ...]]] = attrgetter("src")
 _op: Final[Callable[[Node], Op]] = attrgetter("op")
 _place: Final[Callable[[Node], object]] = attrgetter("place")
-_read: Final[Callable[[Node], tuple[BufferRef | None, View, list[AnyEntry]]]] = attrgetter(
-    "op.storage.ref", "op.view", "op.storage.log"
-)
 
 
 class Shallow(NamedTuple):
@@ -54,18 +50,20 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
 
     None where one is not, or where a read is pending.
     """
-    inputs = [*map(_src, roots)]
+    inputs = [root.src for root in roots]
     sources = [*chain.from_iterable(inputs)]
-    if {*map(type, map(_op, sources))} != READS or not all(inputs) or len(checks.pending):
-        return None
     leaves = dict.fromkeys(sources)
-    refs, views, logs = zip(*map(_read, leaves), strict=True)
-    if any(logs) or any(map(_place, leaves)) or any(map(_place, roots)) or len({*refs}) < len(refs):
+    reads = [leaf.op for leaf in leaves]
+    if {*map(type, reads)} != READS or not all(inputs) or len(checks.pending):
         return None
-    if {*[ref.device if ref is not None else None for ref in refs]} != {device}:
+    storages = [read.storage for read in reads]
+    refs = [storage.ref for storage in storages]
+    if any([storage.log for storage in storages]) or any(map(_place, leaves)) or any(map(_place, roots)):
+        return None
+    if len({*refs}) < len(refs) or {*[ref.device if ref is not None else None for ref in refs]} != {device}:
         return None
     numbers = dict(zip(leaves, count()))
-    starts, seen = zip(*[codes.places.get(view) or codes.place(view) for view in views], strict=True)
-    ops = [codes.known.get(op) or codes.of(op) for op in map(_op, roots)]
-    columns = (SHALLOW, codes.of(device)), seen, ops, map(len, inputs), map(numbers.__getitem__, sources)
-    return Shallow(refs, starts, array("q", chain.from_iterable(columns)).tobytes())
+    starts, seen = zip(*[codes.places.get(read.view) or codes.place(read.view) for read in reads], strict=True)
+    ops = [codes.known.get(root.op) or codes.of(root.op) for root in roots]
+    key = [SHALLOW, codes.of(device), *seen, *ops, *map(len, inputs), *map(numbers.__getitem__, sources)]
+    return Shallow(refs, starts, array("q", key).tobytes())

@@ -283,4 +283,4 @@ def _bases(storages: Iterable[Storage]) -> list[Node]:
 
 def _reads_of(storage: Storage) -> set[Node]:
     """The reads of a storage that are alive."""
-    return set(storage.reads())
+    return set(storage.living_reads())

@@ -47,6 +47,42 @@ class Glance:
         self.node: Node | None = node
 
 
+class Reads:
+    """The reads of a storage, in their nodes' and handles' lives.
+
+    Attributes:
+        recent: The last views that were read, so that equal reads are one node.
+        glances: What handles keep of those.
+        live: All reads, some of them dead.
+        sweep: How many `live` may have until it is looked through for dead ones.
+    """
+
+    __slots__ = ("glances", "live", "recent", "sweep")
+
+    def __init__(self) -> None:
+        self.recent: Final[dict[View, weakref.ref[Node]]] = {}
+        self.glances: Final[dict[View, weakref.ref[Glance]]] = {}
+        self.live: list[weakref.ref[Node]] = []
+        self.sweep: int = 64
+
+    def add(self, node: Node) -> weakref.ref[Node]:
+        """Note a read."""
+        reference = weakref.ref(node)
+        self.live.append(reference)
+        if len(self.live) > self.sweep:
+            self.live = [r for r in self.live if r() is not None]
+            self.sweep = max(64, 2 * len(self.live))
+        return reference
+
+    def drop(self, view: View) -> None:
+        """Forget a recent one: first from where it is found, since another thread may just have found it."""
+        self.recent.pop(view, None)
+        known = self.glances.pop(view, None)
+        glance = known() if known is not None else None
+        if glance is not None:
+            glance.node = None
+
+
 class Storage:
     """One mutable run of bytes on a device.
 
@@ -70,9 +106,6 @@ class Storage:
     last: Segment | None = None  # the newest segment, open or not
     numbers: int = 0  # how many numbers those before it hold
     extremes: tuple[int, View, int, int] | None = None  # the lowest and highest number of a view, as of a stamp
-    live: list[weakref.ref[Node]] | None = None  # its reads, some of them dead
-    sweep: int = 64  # how many of those are looked through for dead ones
-    glances: dict[View, weakref.ref[Glance]] | None = None  # of the reads that are remembered
     skeletons: set[Skeleton] | None = None  # of the pending writes of elements
     _history: object | None = None
 
@@ -94,7 +127,7 @@ class Storage:
         self.log: list[AnyEntry] = []
         self.open: Segment | None = None
         self.sequence: int = 0
-        self.recent: dict[View, weakref.ref[Node]] = {}
+        self.reads: Reads | None = None  # once there are any
         if read_only or path is not None:
             self.read_only = read_only
             self.path = path
@@ -124,46 +157,41 @@ class Storage:
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
         self.close()
-        found = self.recent.get(view)
+        reads = self.reads or self._begin_reads()
+        found = reads.recent.get(view)
         if found is not None:
             node = found()
             if node is not None:
                 return node
         node = read(self, view, self.sequence)
-        reference = weakref.ref(node)
-        if len(self.recent) >= RECENT:
+        if len(reads.recent) >= RECENT:
             self._forget_all()
-        self.recent[view] = reference
-        live = self.live if self.live is not None else self._begin_reads()
-        live.append(reference)
-        if len(live) > self.sweep:
-            self.live = [r for r in live if r() is not None]
-            self.sweep = max(64, 2 * len(self.live))
+        reads.recent[view] = reads.add(node)
         return node
 
-    def _begin_reads(self) -> list[weakref.ref[Node]]:
+    def _begin_reads(self) -> Reads:
         """Note reads from now on: two threads may make the first at once."""
         with engine.lock:
-            if self.live is None:
-                self.glances = {}
-                self.live = []
-            return self.live
+            if self.reads is None:
+                self.reads = Reads()
+            return self.reads
 
-    def reads(self) -> list[Node]:
+    def living_reads(self) -> list[Node]:
         """The reads of it that are alive."""
-        return [node for reference in self.live or () if (node := reference()) is not None]
+        if self.reads is None:
+            return []
+        return [node for reference in self.reads.live if (node := reference()) is not None]
 
     def glance(self, view: View) -> Glance:
         """The value of a view as of now, to be asked for again through what this gives."""
         node = self.read(view)
-        glances = self.glances
-        assert glances is not None  # there are reads
-        known = glances.get(view)
+        reads = self.reads or self._begin_reads()
+        known = reads.glances.get(view)
         glance = known() if known is not None else None
         if glance is None or glance.node is not node:
             glance = Glance(node)
-            glances[view] = weakref.ref(glance)
-            if view not in self.recent:  # a write of another thread came between
+            reads.glances[view] = weakref.ref(glance)
+            if view not in reads.recent:  # a write of another thread came between
                 glance.node = None
         return glance
 
@@ -177,8 +205,7 @@ class Storage:
         if stamp == self.sequence:
             return self.read(view)
         node = read(self, view, stamp)
-        live = self.live if self.live is not None else self._begin_reads()
-        live.append(weakref.ref(node))
+        (self.reads or self._begin_reads()).add(node)
         return node
 
     def write(self, view: View, value: Node, site: tuple[str, int] | None = None) -> None:
@@ -212,7 +239,7 @@ class Storage:
 
     def write_element(self, dtype: DType, offset: int, skeleton: Skeleton, holes: tuple[Hole, ...]) -> None:
         """Append the write of a scalar expression to one element."""
-        if self.recent:
+        if self.reads is not None and self.reads.recent:
             self._forget(View(dtype, (), (), offset))
         self.taped += 1
         self.sequence = sequence = next_sequence()
@@ -394,22 +421,18 @@ class Storage:
 
     def _forget(self, view: View) -> None:
         """Drop the remembered reads that the coming write overlaps."""
-        for known, node in list(self.recent.items()):
-            if node() is None or known.overlaps(view):
-                self._drop(known)
+        reads = self.reads
+        if reads is not None:
+            for known, node in list(reads.recent.items()):
+                if node() is None or known.overlaps(view):
+                    reads.drop(known)
 
     def _forget_all(self) -> None:
         """Drop all remembered reads."""
-        for known in list(self.recent):
-            self._drop(known)
-
-    def _drop(self, view: View) -> None:
-        """Drop a remembered read: first from where it is found, since another thread may just have found it."""
-        self.recent.pop(view, None)
-        known = self.glances.pop(view, None) if self.glances is not None else None
-        glance = known() if known is not None else None
-        if glance is not None:
-            glance.node = None
+        reads = self.reads
+        if reads is not None:
+            for known in list(reads.recent):
+                reads.drop(known)
 
 
 def _closing(storage: Storage) -> Callable[[], None]:

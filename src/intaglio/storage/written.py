@@ -197,7 +197,7 @@ class Written(Still):
         """Whether a read that is not of the walk sees bytes that are overwritten."""
         for storage, stamp in self.stamps():
             number = self.storages[storage]
-            for node in storage.reads():
+            for node in storage.living_reads():
                 op = node.op
                 assert isinstance(op, Read)
                 if node.place is None and op.stamp < stamp and node not in self.order:
@@ -223,7 +223,7 @@ class Written(Still):
         for storage in {node.op.storage for node in views if isinstance(node.op, Read)}:
             assert isinstance(storage, Storage)
             assert storage.base is not None
-            seen = all(node in order for node in storage.reads())
+            seen = all(node in order for node in storage.living_reads())
             held[order[storage.base]] = not seen or _others(storage) > REFERENCES_OF_A_STORAGE
         for number in range(len(nodes) - 1, -1, -1):
             if nodes[number] in goals:
@@ -264,7 +264,7 @@ def _sources(node: Node, views: Mapping[Node, Node]) -> tuple[Node, ...]:
 
 def _others(storage: Storage) -> int:
     """The references to a storage beside those of its reads; those that counting makes are among them."""
-    return references_to(storage) - len(storage.reads())
+    return references_to(storage) - len(storage.living_reads())
 
 
 def _overhead() -> int:

@@ -17,7 +17,7 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.pages import anonymous, enlarge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
@@ -44,11 +44,11 @@ class Block(Buffer):
 
     read_only = False
 
-    def __init__(self, lease: Lease, nbytes: int, returned: deque[tuple[Lease, int]]) -> None:
+    def __init__(self, lease: Lease, nbytes: int, give_back: Callable[[tuple[Lease, int]], None]) -> None:
         self.address = lease[1]  # as a buffer does, without its Python frame: a flush makes one for each of its results
         self.nbytes = nbytes
         self.owner: Lease = lease
-        self._return = returned.append
+        self._return = give_back
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
@@ -60,6 +60,7 @@ class Allocator:
 
     def __init__(self) -> None:
         self.returned: Final[deque[tuple[Lease, int]]] = deque()
+        self._give_back: Final = self.returned.append
         self.used: int = 0
         self._free: Final[defaultdict[int, list[Lease]]] = defaultdict(list)
         self._kept: int = 0
@@ -86,7 +87,7 @@ class Allocator:
                 raise DeviceError(
                     f"allocate: {order.total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
                 )
-            returned, spare = self.returned, self._free
+            give_back, spare = self._give_back, self._free
             blocks: list[Block] = []
             kept = self._kept
             try:
@@ -97,7 +98,7 @@ class Allocator:
                         self._kept -= capacity
                     else:
                         lease = self._take(capacity)
-                    blocks.append(Block(lease, nbytes, returned))
+                    blocks.append(Block(lease, nbytes, give_back))
             finally:
                 whole = len(blocks) == len(order.blocks)
                 used = order.total if whole else sum(block.nbytes for block in blocks)

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.ir.node import Node, Op
-    from intaglio.ir.view import View
     from intaglio.ops.memory import BufferRef
-    from intaglio.storage.journal import AnyEntry
 
 SHALLOW: Final = 0  # what keys begin with: a walk's begins with a code, below 0
 READS: Final = {Read}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from functools import cache
 from types import EllipsisType
@@ -18,6 +19,7 @@ from intaglio.ir.node import living, make
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import Buffer, Const, buffer, const
+from intaglio.storage.counts import REFERENCES_OF_AN_ARGUMENT
 from intaglio.storage.flush import flush, partition
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
@@ -698,18 +700,22 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     nodes: list[Node] = []
     with engine.lock:  # until computed ones have their storages: another thread may ask for the same
         for tensor in tensors:
-            if tensor._storage is not None:
-                storages.append(tensor._storage)
-                continue
-            node = tensor._node if tensor._node is not None else tensor.to_node()
-            place = node.place
-            if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
-                continue
-            check_computable(tensor)
+            node = tensor._node
+            if node is None or node.place is not None or not node.src:
+                if tensor._storage is not None:
+                    storages.append(tensor._storage)
+                    continue
+                node = tensor.to_node()
+                place = node.place
+                if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
+                    continue
+            if tensor._device == "DISK":
+                check_computable(tensor)
             computed.append(tensor)
             nodes.append(node)
-        for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
-            _settle(tensor, node, ref)
+        refs = flush(storages, nodes)
+        for tensor, ref in zip(reversed(computed), reversed(refs), strict=True):
+            _settle(tensor, nodes.pop(), ref)
 
 
 def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
@@ -737,14 +743,14 @@ def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
     """A computed tensor whose value now lies (or will lie) in a buffer."""
     view = View.contiguous(node.dtype, node.shape)
     storage = Storage(ref.nbytes, tensor._device, ref=ref)
-    if not is_constant(node):
-        node.place = ref, view
-        storage.origin = weakref.ref(node)
     if tensor._grad_state is True:
         track(storage, node.dtype, base=node)
     tensor._view = view  # before the storage, which other threads look at first
     tensor._storage = storage
     tensor._node = None
+    if sys.getrefcount(node) > REFERENCES_OF_AN_ARGUMENT and not is_constant(node):  # somebody will ask where it is
+        node.place = ref, view
+        storage.origin = weakref.ref(node)
 
 
 def uop_of(tensor: TensorBase) -> Node:

@@ -26,6 +26,7 @@ SHALLOW: Final = 0  # what keys begin with: a walk's begins with a code, below 0
 READS: Final = {Read}
 
 _op: Final[Callable[[Node], Op]] = attrgetter("op")
+_log: Final[Callable[[Storage], list[AnyEntry]]] = attrgetter("log")
 _place: Final[Callable[[Node], object]] = attrgetter("place")
 
 
@@ -49,6 +50,8 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
     None where one is not, or where a read is pending.
     """
     inputs = [root.src for root in roots]
+    if not inputs[0] or inputs[0][0].op.__class__ is not Read:
+        return None  # mostly that is seen at once
     sources = [*chain.from_iterable(inputs)]
     leaves = dict.fromkeys(sources)
     reads = [leaf.op for leaf in leaves]
@@ -56,7 +59,7 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
         return None
     storages = [read.storage for read in reads]
     refs = [storage.ref for storage in storages]
-    if any([storage.log for storage in storages]) or any(map(_place, leaves)) or any(map(_place, roots)):
+    if any(map(_log, storages)) or any(map(_place, leaves)) or any(map(_place, roots)):
         return None
     if len({*refs}) < len(refs) or {*[ref.device if ref is not None else None for ref in refs]} != {device}:
         return None

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from intaglio.ir.node import Node, Op
     from intaglio.ops.memory import BufferRef
+    from intaglio.storage.journal import AnyEntry
+    from intaglio.storage.storage import Storage
 
 SHALLOW: Final = 0  # what keys begin with: a walk's begins with a code, below 0
 READS: Final = {Read}

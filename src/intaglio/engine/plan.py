@@ -75,10 +75,9 @@ class Plan:
         """The buffers that have no bytes yet."""
         return {self.refs[number] for number in self.form.fresh}
 
-    @property
-    def steps(self) -> list[Stretch | Move]:
-        """What is done in order: kernels, compiled, and copies."""
-        return self.form.steps(len(self.numbers), lambda: self.kernels)
+    def steps(self, beam: int) -> list[Stretch | Move]:
+        """What is done in order: kernels, compiled (and searched for, as BEAM says), and copies."""
+        return self.form.steps(beam, len(self.numbers), lambda: self.kernels)
 
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -88,8 +89,9 @@ def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
     """
     if not copy:
         return _shared(self)
-    if self.numel() == 0:
-        return np.empty(self.shape, self.dtype.numpy)
+    shape = self.shape
+    if 0 in shape:
+        return np.empty(shape, self.dtype.numpy)
     node = self._node
     if node is not None and isinstance(node.op, Const):
         return _number(node.op)
@@ -181,9 +183,10 @@ def item(self: Tensor) -> int | float | bool:
         >>> Tensor([[3]]).item()
         3
     """
-    if self.numel() != 1:
-        raise ShapeError(f"item: there must be exactly one element; the tensor has shape {self.shape}. Index it first?")
-    return tolist(self.reshape(())) if self.shape else tolist(self)
+    shape = self.shape
+    if shape and math.prod(shape) != 1:
+        raise ShapeError(f"item: there must be exactly one element; the tensor has shape {shape}. Index it first?")
+    return _printable(self).item()
 
 
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

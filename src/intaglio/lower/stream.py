@@ -33,6 +33,7 @@ NARROW: Final = 1 << 9  # bytes of a row at least
 PIECE: Final = 1 << 11  # bytes of a row that are read at once at least, where threads share it
 PAGE: Final = 1 << 12  # bytes of a row that one thread reads, if there are so many for each
 LINE: Final = 64  # bytes of a line of memory
+FOLLOWED: Final = 1 << 14  # bytes of a row from which a processor by itself looks far enough ahead in it
 
 
 class Stream:
@@ -57,7 +58,8 @@ class Stream:
             self.body, masks, self.emitter.bit(column)
         )
         self.lanes: Final = loops.emitter.lanes_of(place.value)
-        self.ahead: Final = self._reads() if self._is_busy() else []
+        reads = self._reads()
+        self.ahead: Final = reads if self._is_busy() or self._is_far(reads) else []
         least = min((n.dtype.itemsize for n in self.ahead), default=LINE)
         self.unroll: Final = loops.decide.of("vectors", max(UNROLL, LINE // (self.lanes * least)), (1, 2, 4))
         count = SPAN if self.blocks else ROWS if row is None else PRODUCT_ROWS
@@ -103,7 +105,7 @@ class Stream:
         self.loops.nest(outer, blocks)
 
     def _is_busy(self) -> bool:
-        """Whether more is done with what is read than take it: then it must be asked for ahead.
+        """Whether more is done with what is read than take it.
 
         A processor looks ahead as far as some hundred instructions, which are then of a few lines of memory.
         """
@@ -113,6 +115,12 @@ class Stream:
             and self.emitter.mask(n) & self.emitter.bit(self.column)
             for n in toposort((self.body,), enter=lambda n: not isinstance(n.op, Load))
         )
+
+    def _is_far(self, reads: list[Node]) -> bool:
+        """Whether a matrix comes from memory, in rows so short that they end before a processor follows them."""
+        line = self.loops.extent(self.column) * max(n.dtype.itemsize for n in reads)
+        size = line * math.prod(self.loops.extent(r) for r in self.rows)
+        return size > self.emitter.target.level2 and line < FOLLOWED
 
     def _reads(self) -> list[Node]:
         """The loads of the matrix."""

@@ -13,7 +13,7 @@ from intaglio.core.target import Target
 from intaglio.ir.interpret import run_linear
 from intaglio.lower import stream
 from intaglio.lower.kernel import lower
-from intaglio.lower.stream import FEW, PRODUCT_ROWS, ROWS, UNROLL
+from intaglio.lower.stream import FEW, FOLLOWED, PRODUCT_ROWS, ROWS, UNROLL
 from intaglio.ops.elementwise import add, cast, mul
 from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Local
@@ -109,8 +109,8 @@ def test_products_of_few_rows_are_those_of_one_row(height: int, shape: tuple[int
         assert np.array_equal(alone, out[m], equal_nan=True)
 
 
-def test_memory_is_asked_for_ahead_where_more_is_done_than_it_is_taken() -> None:
-    def lines(matrix: np.ndarray, height: int) -> int:
+def test_memory_is_asked_for_ahead() -> None:
+    def lines(matrix: np.ndarray, height: int, level2: int = SMALL) -> int:
         """How many lines each turn asks for."""
         depth, columns = matrix.shape
         k = Operands()
@@ -118,13 +118,17 @@ def test_memory_is_asked_for_ahead_where_more_is_done_than_it_is_taken() -> None
         left = expand(reshape(k.read(numbers((height, depth))), (height, 1, depth)), (height, columns, depth))
         right = expand(reshape(value, (1, columns, depth)), (height, columns, depth))
         store = k.write(np.zeros((height, columns), np.float32), reduce("sum", mul(left, right), (2,)))
-        lowered = lower(sink(store), Target(vector_bytes=64, level1=SMALL, level2=SMALL))
+        lowered = lower(sink(store), Target(vector_bytes=64, level1=SMALL, level2=level2))
         return sum(isinstance(n.op, Prefetch) for n in lowered.linear.src)
 
     wide, narrow = np.zeros((64, 1024), np.float32), np.zeros((64, 1024), np.uint8)
-    assert lines(wide, 1) == 0
+    assert lines(wide, 1) == UNROLL * ROWS
+    assert lines(wide, 1, level2=wide.nbytes) == 0  # it may be there already
+    assert lines(np.zeros((16, FOLLOWED // 4), np.float32), 1) == 0
     assert lines(wide, 2) == UNROLL * PRODUCT_ROWS
-    assert lines(narrow, 1) == ROWS  # one of each row, whose numbers make four vectors
+    assert (
+        lines(narrow, 1, level2=1 << 30) == lines(narrow, 1) == ROWS
+    )  # one of each row, whose numbers make four vectors
     assert lines(narrow, 2) == PRODUCT_ROWS
 
 

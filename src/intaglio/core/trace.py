@@ -17,6 +17,7 @@ class GlobalCounters:
 
     kernel_count: ClassVar[int] = 0  # kernels run
     launch_count: ClassVar[int] = 0  # native calls that ran them
+    wave_count: ClassVar[int] = 0  # times that threads ran several kernels side by side
     plan_count: ClassVar[int] = 0  # programs planned (none of their structure was remembered)
     compile_count: ClassVar[int] = 0  # kernels compiled (not found in a cache)
     search_count: ClassVar[int] = 0  # kernels searched for better code (BEAM; not found in a cache)
@@ -33,7 +34,7 @@ class GlobalCounters:
     @classmethod
     def reset(cls) -> None:
         """Set the counts to zero (memory in use stays; the peak starts from it)."""
-        cls.kernel_count = cls.launch_count = cls.plan_count = cls.compile_count = 0
+        cls.kernel_count = cls.launch_count = cls.wave_count = cls.plan_count = cls.compile_count = 0
         cls.search_count = cls.trial_count = 0
         cls.compile_seconds = cls.run_seconds = 0.0
         cls.global_ops = cls.global_mem = cls.table_bytes = 0

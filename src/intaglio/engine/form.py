@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -11,16 +12,18 @@ from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
 from intaglio.engine.arena import Life, arranged
 from intaglio.engine.devices import Launches, device_of, load, threads_now
+from intaglio.engine.waves import estimated, waves
 from intaglio.ops.memory import BufferRef
 from intaglio.schedule.kernels import Copy
 from intaglio.schedule.program import Hole
 from intaglio.schedule.sizes import view_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.engine.devices import Device, Executable
+    from intaglio.engine.waves import Wave
     from intaglio.ir.view import View
     from intaglio.schedule.kernels import PlannedKernel, Slot
 
@@ -117,19 +120,35 @@ class Form:
         self.allocated: Final[dict[str, list[int]]] = {}
         self.blocks: Final[dict[str, int]] = {}
         self.placed: Final[list[tuple[int, int | None, int]]] = []
-        for device in {ref.device for ref in template.lives}:
-            self._place(device)
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []
+        self._costs: list[int] = []  # of each kernel
+        self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
 
-    def _place(self, device: str) -> None:
+    def _share(self) -> None:
+        """Find the waves of the kernels, as they were compiled at first, and give the fresh buffers their places."""
+        template, n = self.template, self.size
+        for kernel, executable in zip(template.kernels, self.loaded, strict=True):
+            moved = 0 if isinstance(kernel, Copy) else at(kernel.nbytes, n)
+            self._costs.append(0 if executable is None else estimated(moved, at(executable.flops, n)))
+        between = [Life(*life, at(ref.nbytes, n)) for ref, life in template.lives.items() if ref not in template.kept]
+        shared = [executable is not None and executable.lowered.parallel for executable in self.loaded]
+        self._waves = waves(template.kernels, self._costs, shared, between)
+        steps = [*range(len(template.kernels))]  # the number of each kernel's wave, or its own
+        for wave in self._waves:
+            for number in itertools.chain.from_iterable(wave):
+                steps[number] = wave[0][0]
+        for device in {ref.device for ref in template.lives}:
+            self._place(device, steps)
+
+    def _place(self, device: str, steps: Sequence[int]) -> None:
         """Give the fresh buffers of a device their places."""
         template = self.template
         own = [ref for ref in template.lives if ref.device == device]
-        lives = {ref: Life(*template.lives[ref], at(ref.nbytes, self.size)) for ref in own}
+        lives = {ref: Life(*[steps[k] for k in template.lives[ref]], at(ref.nbytes, self.size)) for ref in own}
         results = [ref for ref in own if ref in template.kept]
         others = [ref for ref in own if ref not in template.kept]
         places, nbytes = arranged([lives[ref] for ref in others], [lives[ref] for ref in results])
@@ -151,6 +170,8 @@ class Form:
         searched = (beam, threads_now()) if beam else None
         if not self._steps or searched != self._beam:
             self.loaded = self.template.load()
+            if not self._costs:
+                self._share()
             if searched is not None:
                 from intaglio.engine.tune import tuned  # few programs are searched for
 
@@ -190,10 +211,14 @@ class Form:
         for kernel, _ in run:
             starts.append(len(slots))
             slots += [self._slot(slot, holes, zero) for slot in kernel.slots]
+        last = first + len(run)
+        own = [wave for wave in self._waves if first <= wave[0][0] < last]
+        moved = [[[number - first for number in chain] for chain in wave] for wave in own]
+        executables = [executable for _, executable in run]
         return Stretch(
             device_of(run[0][0].device),
             first,
-            Launches([executable for _, executable in run], [*starts, len(slots)]),
+            Launches(executables, [*starts, len(slots)], self._costs[first:last], moved),
             slots,
             sum(at(executable.flops, self.size) for _, executable in run),
             sum(at(kernel.nbytes, self.size) for kernel, _ in run),

@@ -55,6 +55,12 @@ def watches_schedules() -> bool:
     return settings.debug > 0 or settings.graph > 0
 
 
+def watches_kernels() -> bool:
+    """Whether somebody wants to see kernels, before they run or as they do."""
+    settings = settings_now()
+    return settings.debug > 1 or settings.graphuops > 0 or explain.is_asked()
+
+
 def schedule(program: Program, kernels: Sequence[PlannedKernel | Copy]) -> None:
     """The devices and size of a schedule (1), its kernels (3), the tensor graph that it is made of (5)."""
     level = config.debug
@@ -126,12 +132,12 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
         for kernel in _of_stretch(made, step):
             explain.note(kernel.ast, kernel.size_slot)
     if settings_now().debug < 2:
-        device.run(launches, slots, 0, len(launches))
+        device.run(launches, slots, 0, step.count)
         if device.notes:
             device.ran.update(device.notes)
             device.notes.clear()
         return
-    before = GlobalCounters.kernel_count - len(launches)
+    before = GlobalCounters.kernel_count - step.count
     for wave in launches.waves:
         first, count = before + 1 + wave[0][0], sum(map(len, wave))
         _say(f"wave: kernels {first} to {first + count - 1}, which threads share as {len(wave)} chains")
@@ -155,7 +161,7 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
 
 def _of_stretch(made: Plan, step: Stretch) -> list[PlannedKernel]:
     """The kernels of a stretch, with their buffers."""
-    found = made.kernels[step.first : step.first + len(step.launches)]
+    found = made.kernels[step.first : step.first + step.count]
     return [kernel for kernel in found if isinstance(kernel, PlannedKernel)]
 
 

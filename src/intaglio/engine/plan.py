@@ -58,9 +58,8 @@ class Plan:
         self, form: Form, refs: list[BufferRef], starts: list[int], numbers: list[Const], keep: Iterable[BufferRef] = ()
     ) -> None:
         self.form: Final = form
-        temporaries = [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
-        self.refs: Final = refs + temporaries
-        self.starts: Final = starts + [0] * len(temporaries)
+        self.refs: Final = refs + [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
+        self.starts: Final = starts + [0] * len(form.temporaries)
         self.numbers: Final = numbers
         self.renamed: Final = {ref: ref for ref in keep}
         for a, b in form.renamed:

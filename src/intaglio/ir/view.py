@@ -21,9 +21,15 @@ class View(NamedTuple):
     offset: int
 
     @staticmethod
+    @lru_cache(maxsize=4096)
     def contiguous(dtype: DType, shape: Ints, offset: int = 0) -> View:
         """The row-major view of a shape."""
-        return _contiguous(dtype, shape, offset)
+        strides: list[int] = []
+        step = dtype.itemsize
+        for extent in reversed(shape):
+            strides.append(step)
+            step *= max(extent, 1)
+        return View(dtype, shape, tuple(reversed(strides)), offset)
 
     @property
     def size(self) -> int:
@@ -352,17 +358,6 @@ def _reshaped(view: View, shape: Ints) -> View | None:
     if place >= 0 or left > 1:
         return None
     return View(view.dtype, shape, tuple(reversed(strides)), view.offset)
-
-
-@lru_cache(maxsize=4096)
-def _contiguous(dtype: DType, shape: Ints, offset: int) -> View:
-    """The row-major view of a shape."""
-    strides: list[int] = []
-    step = dtype.itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return View(dtype, shape, tuple(reversed(strides)), offset)
 
 
 @lru_cache(maxsize=4096)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.config import settings_now
 from intaglio.core.errors import DeviceError
@@ -24,31 +24,44 @@ LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
 HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be touched first, and to be found again
 
 
+Lease: TypeAlias = tuple[object, int, int]  # memory that is taken: what keeps it alive, its address, its bytes
+
+
+class Order:
+    """Blocks that are asked for together, once or again and again: their sizes, and what is really taken for each."""
+
+    __slots__ = ("blocks", "total")
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.blocks: Final = [(nbytes, _size_class(nbytes)) for nbytes in sizes]
+        self.total: Final = sum(sizes)
+
+
 class Block(Buffer):
     """A buffer whose bytes are returned to their allocator when nothing refers to it."""
 
-    __slots__ = ("_capacity", "_return")
+    __slots__ = ("_return",)
 
-    def __init__(self, allocator: Allocator, memory: object, address: int, capacity: int, nbytes: int) -> None:
-        self.address = address  # as a buffer does, without its Python frame: a flush makes one for each of its results
+    read_only = False
+
+    def __init__(self, lease: Lease, nbytes: int, returned: deque[tuple[Lease, int]]) -> None:
+        self.address = lease[1]  # as a buffer does, without its Python frame: a flush makes one for each of its results
         self.nbytes = nbytes
-        self.owner = memory
-        self.read_only = False
-        self._capacity = capacity
-        self._return = allocator.returned.append
+        self.owner: Lease = lease
+        self._return = returned.append
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
-        self._return((self.owner, self.address, self._capacity, self.nbytes))
+        self._return((self.owner, self.nbytes))
 
 
 class Allocator:
     """Memory of the host by size class. Freed blocks are kept for blocks of the same class, within a bound."""
 
     def __init__(self) -> None:
-        self.returned: Final[deque[tuple[object, int, int, int]]] = deque()
+        self.returned: Final[deque[tuple[Lease, int]]] = deque()
         self.used: int = 0
-        self._free: Final[dict[int, list[tuple[object, int]]]] = {}
+        self._free: Final[defaultdict[int, list[Lease]]] = defaultdict(list)
         self._kept: int = 0
         self._lock: Final = across_forks(threading.Lock(), Level.LEAF)
 
@@ -57,10 +70,10 @@ class Allocator:
 
         Raises: DeviceError if there are not so many, or the settings in force allow no more.
         """
-        return self.allocate_all((nbytes,))[0]
+        return self.allocate_all(Order((nbytes,)))[0]
 
-    def allocate_all(self, sizes: Sequence[int]) -> list[Block]:
-        """As allocate, of several sizes at once.
+    def allocate_all(self, order: Order) -> list[Block]:
+        """As allocate, several at once.
 
         Raises: DeviceError if there are not so many bytes, or the settings in force allow no more.
         """
@@ -69,26 +82,27 @@ class Allocator:
         with self._lock:
             if self.returned:
                 self._collect(settings.kept_bytes)
-            total = sum(sizes)
-            if limit and self.used + total > limit:
+            if limit and self.used + order.total > limit:
                 raise DeviceError(
-                    f"allocate: {total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
+                    f"allocate: {order.total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
                 )
+            returned, spare = self.returned, self._free
             blocks: list[Block] = []
-            used, kept = self.used, self._kept
+            kept = self._kept
             try:
-                for nbytes in sizes:
-                    capacity = _size_class(nbytes)
-                    free = self._free.get(capacity)
+                for nbytes, capacity in order.blocks:
+                    free = spare[capacity]
                     if free:
-                        memory, address = free.pop()
+                        lease = free.pop()
                         self._kept -= capacity
                     else:
-                        memory, address = self._take(capacity)
-                    blocks.append(Block(self, memory, address, capacity, nbytes))
-                    self.used += nbytes
+                        lease = self._take(capacity)
+                    blocks.append(Block(lease, nbytes, returned))
             finally:
-                _count(self.used - used, self._kept - kept)
+                whole = len(blocks) == len(order.blocks)
+                used = order.total if whole else sum(block.nbytes for block in blocks)
+                self.used += used
+                _count(used, self._kept - kept)
             return blocks
 
     def collect(self) -> None:
@@ -109,10 +123,11 @@ class Allocator:
         """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
         used, kept = self.used, self._kept
         while self.returned:
-            memory, address, capacity, nbytes = self.returned.popleft()
+            lease, nbytes = self.returned.popleft()
             self.used -= nbytes
+            capacity = lease[2]
             if self._kept + capacity <= most:
-                self._free.setdefault(capacity, []).append((memory, address))
+                self._free[capacity].append(lease)
                 self._kept += capacity
         _count(self.used - used, self._kept - kept)
 
@@ -122,14 +137,14 @@ class Allocator:
         self._free.clear()
         return freed
 
-    def _take(self, capacity: int) -> tuple[object, int]:
+    def _take(self, capacity: int) -> Lease:
         """Fresh memory. Where the system has no more, all that is kept goes back to it first."""
         try:
-            return _take(capacity)
+            return *_take(capacity), capacity
         except DeviceError:
             if not self._trim():
                 raise
-            return _take(capacity)
+            return *_take(capacity), capacity
 
 
 def _count(used: int, kept: int) -> None:

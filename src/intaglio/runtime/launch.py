@@ -174,11 +174,12 @@ class Table:
         if schedule is None:
             made = _Schedule(self._rows, self._waves, threads, first, last)
             schedule = self._schedules[threads, first, last] = made
-        heads, base = array("Q", schedule.heads), slots.buffer_info()[0]
+        heads, base = schedule.heads[:], slots.buffer_info()[0]
         for place in range(0, len(heads), HEAD):
             heads[place] = base
         head, _ = heads.buffer_info()
-        GlobalCounters.wave_count += schedule.waves
+        if schedule.waves:
+            GlobalCounters.wave_count += schedule.waves
         for pieces in schedule.pieces:
             if pieces == 1:
                 self._drive(head, 0, 1)

@@ -54,7 +54,7 @@ def expressions_of(storages: Iterable[Storage], owners: Iterable[Storage]) -> di
     found: dict[int, int] = {}
     steps: set[int] = set()
     seen: set[int] = set()
-    stack = [skeleton for owner in owners for skeleton in owner.skeletons]
+    stack = [skeleton for owner in owners for skeleton in owner.skeletons or ()]
     while stack:
         skeleton = stack.pop()
         if id(skeleton) in seen:

@@ -7,14 +7,13 @@ import weakref
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
-from intaglio.engine.plan import Plans
 from intaglio.ir.node import Node, make, rebuild
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Detach
@@ -35,7 +34,7 @@ from intaglio.storage.postponed import Pending, postponed, run_postponed
 from intaglio.storage.scalars import register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
 from intaglio.storage.slice import Slice, whole_home
-from intaglio.storage.still import Still
+from intaglio.storage.standing import plans, standing
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
 
@@ -48,14 +47,12 @@ if TYPE_CHECKING:
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
 
-plans: Final = Plans()
-
 
 def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[BufferRef]:
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
         wanted = list(storages)
-        still = _as_they_stand(wanted, nodes)
+        still = standing(wanted, nodes)
         if still is None:
             return Flush(_needed(wanted, nodes)).run()
         plan, homes, outputs = still
@@ -72,7 +69,7 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
     """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
     with engine.lock:
         wanted = list(storages)
-        still = _as_they_stand(wanted, nodes)
+        still = standing(wanted, nodes)
         if still is None or still.plan is None:
             builder = Flush(_needed(wanted, nodes))
             outputs = builder.build()
@@ -80,58 +77,6 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
         held = _postponed(still.plan)
         _found(still.homes)
         return held, still.outputs
-
-
-class _Standing(NamedTuple):
-    """Values that are computed as they stand.
-
-    Attributes:
-        plan: What computes them; None where all are in memory.
-        homes: The storages that nobody has written, and the buffers that they will be in.
-        outputs: The buffer of each node.
-    """
-
-    plan: Plan | None
-    homes: dict[Storage, BufferRef]
-    outputs: list[BufferRef]
-
-
-def _as_they_stand(storages: Sequence[Storage], nodes: Sequence[Node]) -> _Standing | None:
-    """How storages and nodes are computed where nothing is pending; None where something is."""
-    unwritten: dict[Storage, Node] = {}
-    for storage in storages:
-        storage.close()
-        if storage.log or (storage.ref is None and storage.base is None):
-            return None
-        if storage.ref is None and storage.base is not None:
-            unwritten[storage] = storage.base
-    places = [None if node.place is None else whole_home(node) for node in nodes]
-    roots = [*unwritten.values(), *[node for node, place in zip(nodes, places, strict=True) if place is None]]
-    still = Still()
-    if not still.follow(roots, unwritten):
-        return None
-    if not roots:
-        return _Standing(None, {}, [ref for ref in places if ref is not None])
-    device = engine.default_device()
-    owners = [storage.device for storage in unwritten]
-    if {device, *owners, *[ref.device for ref in still.refs]} == {device}:
-        devices = [device] * len(roots)
-        key = still.key(roots, device)
-    else:
-        devices = [*owners, *[still.device_of(node) or device for node in roots[len(owners) :]]]
-        key = still.key(roots, (*[ref.device for ref in still.refs], *devices))
-    made = [BufferRef(node.nbytes, device) for node, device in zip(roots, devices, strict=True)]
-    fresh = iter(made)
-    homes = {storage: next(fresh) for storage in unwritten}
-    outputs = [next(fresh) if place is None else place for place in places]
-
-    def program() -> Program:
-        views = [View.contiguous(node.dtype, node.shape) for node in roots]
-        return still.program([Output(*each) for each in zip(made, views, roots, strict=True)])
-
-    starts = still.starts + [0] * len(made)
-    plan = plans.recall(key, [*still.refs, *still.parts, *made], starts, still.literals, program)
-    return _Standing(plan, homes, outputs)
 
 
 def _found(homes: dict[Storage, BufferRef]) -> None:
@@ -182,8 +127,7 @@ def pin(storage: Storage) -> None:
         flush(list(storage.readers or ()))
         flush([storage])
         keep_everything(storage)
-        living = [node for node in (reference() for reference in storage.live) if node is not None]
-        readers = {node: node for node in living if node.place is None}  # what others hold -> what it is now
+        readers = {node: node for node in storage.living_reads() if node.place is None}  # what others hold -> what it is now
         origin = storage.origin() if storage.origin is not None else None
         if origin is not None and origin.place is not None and origin.place[0] is storage.ref:
             readers[origin] = storage.read(origin.place[1])

@@ -185,7 +185,7 @@ class Slice:
             source
             for storage, stamp in self.stamps.items()
             if storage.sequence > stamp
-            for skeleton in storage.skeletons
+            for skeleton in storage.skeletons or ()
             for source in skeleton.storages
         }  # which elements that are not asked for may read
         private: set[Storage] = set()
@@ -283,4 +283,4 @@ def _bases(storages: Iterable[Storage]) -> list[Node]:
 
 def _reads_of(storage: Storage) -> set[Node]:
     """The reads of a storage that are alive."""
-    return {node for reference in storage.live if (node := reference()) is not None}
+    return set(storage.living_reads())

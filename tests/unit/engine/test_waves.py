@@ -136,7 +136,7 @@ def test_planning_looks_at_each_kernel_a_few_times() -> None:
     class Costs(list[int]):
         def __getitem__(self, place: Any) -> Any:
             looks[place] += 1
-            return list.__getitem__(self, place)
+            return super().__getitem__(place)  # pyright: ignore[reportUnknownVariableType]
 
     assert waves(chain, Costs([SAVED] * 2000), [False] * 2000, []) == []
     assert max(looks.values()) <= 4

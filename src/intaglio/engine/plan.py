@@ -199,9 +199,7 @@ class Plans:
         found = self.recalled(key, refs, starts, literals)
         return found if found is not None else self._learnt(key, refs, starts, literals, program())
 
-    def recalled(
-        self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const]
-    ) -> Plan | None:
+    def recalled(self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const]) -> Plan | None:
         """The kernels of a program that is known by a key of numbers; None where none is."""
         found = self._recalled.get(key)
         if found is None or debug.watches_schedules():

@@ -75,10 +75,9 @@ class Plan:
         """The buffers that have no bytes yet."""
         return {self.refs[number] for number in self.form.fresh}
 
-    @property
-    def steps(self) -> list[Stretch | Move]:
-        """What is done in order: kernels, compiled, and copies."""
-        return self.form.steps(len(self.numbers), lambda: self.kernels)
+    def steps(self, beam: int) -> list[Stretch | Move]:
+        """What is done in order: kernels, compiled (and searched for, as BEAM says), and copies."""
+        return self.form.steps(beam, len(self.numbers), lambda: self.kernels)
 
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:
@@ -200,9 +199,7 @@ class Plans:
         found = self.recalled(key, refs, starts, literals)
         return found if found is not None else self._learnt(key, refs, starts, literals, program())
 
-    def recalled(
-        self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const]
-    ) -> Plan | None:
+    def recalled(self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const]) -> Plan | None:
         """The kernels of a program that is known by a key of numbers; None where none is."""
         found = self._recalled.get(key)
         if found is None or debug.watches_schedules():

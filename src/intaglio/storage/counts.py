@@ -105,5 +105,15 @@ def _references_of_a_slice() -> int:
     return next(references_to(storage) + 0 * len(tables) for storage in bases)
 
 
+def _references_of_an_argument() -> int:
+    """The references to a value that only the function which was called with it has."""
+
+    def references(value: object) -> int:
+        return sys.getrefcount(value)
+
+    return references([object()].pop())
+
+
+REFERENCES_OF_AN_ARGUMENT: Final = _references_of_an_argument()
 REFERENCES_OF_A_SLICE: Final = _references_of_a_slice()
 REFERENCES_OF_A_TABLE: Final = REFERENCES_OF_A_SLICE - 1  # of a storage that has no version 0 to be computed

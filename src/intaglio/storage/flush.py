@@ -134,7 +134,8 @@ def pin(storage: Storage) -> None:
         flush(list(storage.readers or ()))
         flush([storage])
         keep_everything(storage)
-        readers = {node: node for node in storage.living_reads() if node.place is None}  # what others hold -> what it is now
+        # what others hold -> what it is now
+        readers = {node: node for node in storage.living_reads() if node.place is None}
         origin = storage.origin() if storage.origin is not None else None
         if origin is not None and origin.place is not None and origin.place[0] is storage.ref:
             readers[origin] = storage.read(origin.place[1])

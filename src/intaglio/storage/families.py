@@ -1,7 +1,7 @@
 """Histories that differ in one size: what they have in common, and how all their integers follow from the size.
 
-A form of any size (`engine/plan.py`) serves a history at two sizes, say. Then each of its integers lies on a line, and a
-history whose integers all lie there at one other size is that form at that size, without a program made of it.
+Say that a form of any size (`engine/plan.py`) has served a history at two sizes. Then each of its integers lies on a
+line, and a history whose integers all lie there at one other size is that form at that size: no program is made of it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from intaglio.schedule.sizes import line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from intaglio.engine.form import Form, Template
     from intaglio.schedule.sizes import Fit
 

@@ -7,7 +7,7 @@ a program that runs again finds its form by the key, and neither a program nor a
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from intaglio.ir.node import Op
 from intaglio.ops.loop import Assign
@@ -58,7 +58,8 @@ class Codes:
         found = self._apart.get(code)
         if found is None:
             thing = self._things.get(code)
-            skeleton, integers = take_apart(thing) if isinstance(thing, (tuple, Op)) else ((), [])
+            has_parts = isinstance(thing, (tuple, Op))
+            skeleton, integers = take_apart(cast("tuple[Any, ...] | Op", thing)) if has_parts else ((), [])
             found = (self.of((Codes, skeleton)), integers) if integers else (code, integers)
             self._apart[code] = found
         return found
@@ -175,7 +176,7 @@ class Still:
         else:
             self._shared.add(number)
         self._seen.append((number, view, len(self._key)))
-        self._key += code, number
+        self._key.extend((code, number))
         self.order[node] = len(self.order)
         return None
 

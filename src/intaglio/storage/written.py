@@ -95,7 +95,7 @@ class Written(Still):
         assert isinstance(op, Read)
         number, seen = self._need(storage, op.stamp)
         self._reads.append((len(self.order), number, seen, view))
-        self._key += codes.of((Written, view)), number, seen
+        self._key.extend((codes.of((Written, view)), number, seen))
         self.order[node] = len(self.order)
         return None
 

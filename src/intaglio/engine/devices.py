@@ -278,6 +278,15 @@ def device_of(name: str) -> Device:
     return _device(canonical(name))
 
 
+@cache
+def usual_name(name: str) -> str:
+    """The name by which a device is known.
+
+    Raises: DeviceError if there is no such device.
+    """
+    return device_of(name).name
+
+
 def empty_cache(device: str | None = None) -> int:
     """The bytes that go back to the system: memory of freed tensors, which is else kept for those that come.
 

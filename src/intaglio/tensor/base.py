@@ -432,13 +432,17 @@ class TensorBase(ScalarHandle):
 class _Bound:
     """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look.
 
-    `others` are the bytes in use, when they were last looked at, that pending work did not hold.
+    `others` are the bytes in use, when they were last looked at, that pending work did not hold; `used` are those in use
+    when they were last found to be within the bound.
     """
+
+    __slots__ = ("calls", "nodes", "others", "used")
 
     def __init__(self) -> None:
         self.nodes: int = 0
         self.calls: int = 0
         self.others: int = 0
+        self.used: int = 0
 
 
 _bound: Final = _Bound()
@@ -504,9 +508,15 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
 
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
-    _bound.calls += 1
-    if _bound.calls < EVERY and 0 <= GlobalCounters.mem_used - _bound.others <= settings_now().journal_bytes:
-        return  # this is asked at every operation
+    bound = _bound
+    bound.calls += 1
+    if bound.calls < EVERY:  # this is asked at every operation, and memory is taken by few
+        used = GlobalCounters.mem_used
+        if used == bound.used:
+            return
+        if 0 <= used - bound.others <= settings_now().journal_bytes:
+            bound.used = used
+            return
     node = tensor._node
     if node is None or tensor._device == "DISK":
         return

@@ -119,12 +119,9 @@ class TensorBase(ScalarHandle):
             >>> Tensor([1, 2]).dtype
             dtypes.int64
         """
-        if self._node is not None:
-            return self._node.dtype
-        if self._view is not None:
-            return self._view.dtype
-        assert self._skeleton is not None
-        return self._skeleton.dtype
+        kind = self._node or self._view or self._skeleton  # each is true where it is there
+        assert kind is not None
+        return kind.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:

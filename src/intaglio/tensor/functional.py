@@ -590,20 +590,23 @@ def batch_norm(
         [[1.0, 0.0]]
     """
     center, variance = tensor("batch_norm", "the mean", center), tensor("batch_norm", "the variance", variance)
-    if self.ndim < 2:
-        raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {self.shape}.")
-    shape = (1, -1) + (1,) * (self.ndim - 2)
-    dtype = promote(promote(self.dtype, center.dtype), variance.dtype)
-    dtype = dtype if dtype.is_float else dtypes.default_float
-    channels = self.shape[1:2]
-    statistics: list[Tensor] = []
-    for each in (center, variance):
-        check_device("batch_norm", self, each)
-        each = each if each.shape == channels else expanded("batch_norm", ravel(each), channels)
-        statistics.append(each if each.dtype is dtype else each.cast(dtype))
-    x = self if self.dtype is dtype else self.cast(dtype)
+    check_device("batch_norm", self, center)
+    check_device("batch_norm", self, variance)
+    extents = self.shape
+    if len(extents) < 2:
+        raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {extents}.")
+    channels = extents[1:2]
+    x, dtype = self, self.dtype
+    if not center.dtype is variance.dtype is dtype or not dtype.is_float:
+        dtype = promote(promote(dtype, center.dtype), variance.dtype)
+        dtype = dtype if dtype.is_float else dtypes.default_float
+        x, center, variance = x.cast(dtype), center.cast(dtype), variance.cast(dtype)
+    if not center.shape == variance.shape == channels:
+        center = expanded("batch_norm", ravel(center), channels)
+        variance = expanded("batch_norm", ravel(variance), channels)
     numbers = (const(dtype, number("batch_norm", "eps", eps)),)
-    return _norm("batch_norm", BATCH_NORM, (x, *statistics), numbers, channels, (weight, bias), shape)
+    shape = (1, -1) + (1,) * (len(extents) - 2)
+    return _norm("batch_norm", BATCH_NORM, (x, center, variance), numbers, channels, (weight, bias), shape)
 
 
 def sparse_categorical_crossentropy(

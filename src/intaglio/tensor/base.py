@@ -429,8 +429,8 @@ class TensorBase(ScalarHandle):
 class _Bound:
     """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look.
 
-    `others` are the bytes in use, when they were last looked at, that pending work did not hold; `used` are those in use
-    when they were last found to be within the bound.
+    `others` are the bytes in use, when they were last looked at, that pending work did not hold; `used` are all, when
+    they were last found to be within the bound.
     """
 
     __slots__ = ("calls", "nodes", "others", "used")

@@ -363,7 +363,9 @@ def _to_file(self: Tensor, path: Path) -> Tensor:
     if self._device != "CPU":
         return _to_file(self.to("CPU"), path)
     ref, view = bytes_of(self)
-    kept = self.__class__._from_view(Storage(ref.nbytes, "CPU", ref=ref, read_only=True), view)
+    storage = Storage(ref.nbytes, "CPU", ref=ref)
+    storage.read_only = True
+    kept = self.__class__._from_view(storage, view)
     file = files.to_write(path, view.nbytes, exactly=True)
     made = self.__class__._from_view(file, View.contiguous(view.dtype, view.shape))
     return made.assign(kept).realize()

@@ -55,7 +55,7 @@ class Codes:
 codes: Final = Codes()
 
 
-class _PendingError(Exception):
+class PendingError(Exception):
     """A value is not computed as it stands: something that it needs is pending."""
 
 
@@ -80,6 +80,8 @@ class Still:
         self.views: Final[dict[Node, Node]] = {}
         self._codes: Final[dict[Node, int]] = {}  # of those reads
         self._shared: Final[set[int]] = set()  # buffers that are seen through several views
+        # what is seen of buffers: the buffer's number, the view, where its number stands in the key
+        self._seen: Final[list[tuple[int, View, int]]] = []
         # for each value its code (below 0), then its inputs: numbers of values, or of a buffer
         self._key: Final[list[int]] = []
 
@@ -91,16 +93,16 @@ class Still:
         """
         try:
             self._walk(roots, unwritten)
-        except _PendingError:
+        except PendingError:
             return False
-        return not len(checks.pending) or self.order.keys().isdisjoint(checks.pending)
+        return True
 
     def _walk(self, roots: Sequence[Node], unwritten: Container[Storage]) -> None:
         """Number some values, each after what it is computed from.
 
-        Raises: _PendingError if something is pending that they need.
+        Raises: PendingError if something is pending that they need.
         """
-        order, refs, starts, key = self.order, self.refs, self.starts, self._key
+        order, refs, starts, key, seen = self.order, self.refs, self.starts, self._key, self._seen
         known, places = codes.known, codes.places
         above: list[tuple[Node | None, Sequence[Node], Iterator[Node]]] = []  # values whose inputs are on their way
         node, src, rest = None, roots, iter(roots)  # as if the roots were the inputs of one value
@@ -110,18 +112,23 @@ class Still:
                     continue
                 place = source.place
                 if place is None:
-                    op, inputs = source.op, source.src
-                    if op.__class__ is Read:
-                        storage, view = op.storage, op.view
-                        ref = storage.ref
-                        if ref is None or storage.log:
-                            inputs = (self._base(source, storage, view, unwritten),)
-                    elif not inputs:
-                        self._number(source)
-                        continue
-                    if inputs:
+                    op = source.op
+                    if not isinstance(op, Read):
+                        inputs = source.src
+                        if not inputs:
+                            self._number(source)
+                            continue
                         above.append((node, src, rest))
                         node, src, rest = source, inputs, iter(inputs)
+                        break
+                    storage: Storage = op.storage  # pyright: ignore[reportAssignmentType] -- as every read's
+                    ref, view = storage.ref, op.view
+                    if ref is None or storage.log:
+                        base = self._base(source, storage, view, unwritten)
+                        if base is None:
+                            continue
+                        above.append((node, src, rest))
+                        node, src, rest = source, (base,), iter((base,))
                         break
                 else:
                     ref, view = place
@@ -131,22 +138,28 @@ class Still:
                     starts.append(start)
                 else:
                     self._shared.add(number)
+                seen.append((number, view, len(key)))
                 key += code, number
                 order[source] = len(order)
             else:  # all inputs have numbers
                 if node is None:
-                    return
+                    break
                 op = node.op
                 key.append((known.get(op) or codes.of(op)) if src is node.src else self._codes[node])
                 key += map(order.__getitem__, src)
                 order[node] = len(order)
                 node, src, rest = above.pop()
+        if len(checks.pending) and not order.keys().isdisjoint(checks.pending):
+            raise PendingError
 
-    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node:
-        """What a read of a storage that has no bytes yet is a view of."""
+    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:
+        """What a read of a storage that has no bytes yet is a view of.
+
+        Raises: PendingError if it is pending.
+        """
         base = storage.base
         if storage.log or base is None or storage in unwritten:
-            raise _PendingError
+            raise PendingError
         self.views[node] = base
         self._codes[node] = codes.of((Read, view))
         return base
@@ -155,7 +168,7 @@ class Still:
         """Number a value that reads nothing."""
         op = node.op
         if isinstance(op, (Assign, Buffer)):
-            raise _PendingError
+            raise PendingError
         if isinstance(op, Const) and not is_plain(op):
             self.literals.append(op)
             op = op.of
@@ -168,11 +181,11 @@ class Still:
         for node in self.order:
             if node.place is not None:
                 found[node] = ReadAt(*node.place, 0)
-            elif isinstance(node.op, Read) and node not in self.views:
+            elif isinstance(node.op, Read):
                 storage = node.op.storage
                 assert isinstance(storage, Storage)
-                assert storage.ref is not None
-                found[node] = ReadAt(storage.ref, node.op.view, 0)
+                if storage.ref is not None and not storage.log:
+                    found[node] = ReadAt(storage.ref, node.op.view, 0)
         return found
 
     def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
@@ -193,11 +206,9 @@ class Still:
         """Number the views of buffers that are seen through several: by where they lie to one another."""
         buffers = [*self.refs]
         joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
-        places = [place for place, code in enumerate(self._key) if code < 0]  # of codes, by the numbers of values
-        for node, read in self.reads().items():
-            number = self.refs[read.ref]
+        for number, view, place in self._seen:
             if number in joint:
-                joint[number].append((read.view, places[self.order[node]]))
+                joint[number].append((view, place))
         for number, reads in joint.items():
             inner = part_of([view for view, _ in reads])
             if inner is not None:

@@ -505,15 +505,11 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
 
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
-    bound = _bound
-    bound.calls += 1
-    if bound.calls < EVERY:  # this is asked at every operation, and memory is taken by few
-        used = GlobalCounters.mem_used
-        if used == bound.used:
-            return
-        if 0 <= used - bound.others <= settings_now().journal_bytes:
-            bound.used = used
-            return
+    _bound.calls += 1
+    used = GlobalCounters.mem_used
+    if _bound.calls < EVERY and (used == _bound.used or 0 <= used - _bound.others <= settings_now().journal_bytes):
+        _bound.used = used
+        return  # this is asked at every operation, and few take memory
     node = tensor._node
     if node is None or tensor._device == "DISK":
         return

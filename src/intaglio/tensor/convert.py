@@ -186,7 +186,14 @@ def item(self: Tensor) -> int | float | bool:
     shape = self.shape
     if shape and math.prod(shape) != 1:
         raise ShapeError(f"item: there must be exactly one element; the tensor has shape {shape}. Index it first?")
-    return _printable(self).item()
+    node = self._node
+    if node is not None and isinstance(node.op, Const):
+        return node.op.value
+    del node  # what nobody holds needs no place
+    with engine.lock:
+        ref, view = bytes_of(self)
+        found = engine.buffer_of(ref).read(view.offset, view.dtype.itemsize)
+    return view.dtype.from_bits(int.from_bytes(found, "little"))
 
 
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

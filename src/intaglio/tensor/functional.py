@@ -162,22 +162,26 @@ def _norm(
         affine: The weight and the bias, if there are such.
         shape: What they are reshaped to else, if to anything.
     """
-    x = tensors[0]
-    dtype, device = x.dtype, x._device
+    x, device = tensors[0], tensors[0]._device
+    values = [each._value() for each in tensors]
+    dtype = values[0].dtype
     check_computes(name, dtype)
     weight, bias = affine
     given: list[Tensor] = []
+    scales: list[Node] = []  # their values
     for what, each in (("the weight", weight), ("the bias", bias)):
         if each is None:
             break
         each = tensor(name, what, each)
-        if each.shape != extents or each.dtype is not dtype or each._device != device:
+        value = each._value()
+        if value.shape != extents or value.dtype is not dtype or each._device != device:
             given.clear()
             break
         given.append(each)
+        scales.append(value)
     if given:
         weight, bias = None, None if len(given) == 2 else bias
-    node = make(op, *[each._value() for each in tensors], *numbers, *[each._value() for each in given])
+    node = make(op, *values, *numbers, *scales[: len(given)])
     return _scaled_and_shifted(name, x._make(node, *tensors, *given), weight, bias, shape)
 
 

@@ -113,6 +113,8 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     with lock:
         settings = settings_now()
         steps = made.steps(settings.beam)
+        for device in made.form.sharing:
+            device.rouse()
         memory = _provide(made)
         watched = debug.watches_kernels(settings)
         if watched:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.devices import Executable
     from intaglio.engine.form import Stretch
     from intaglio.engine.plan import Plan
@@ -55,9 +56,8 @@ def watches_schedules() -> bool:
     return settings.debug > 0 or settings.graph > 0
 
 
-def watches_kernels() -> bool:
+def watches_kernels(settings: Config) -> bool:
     """Whether somebody wants to see kernels, before they run or as they do."""
-    settings = settings_now()
     return settings.debug > 1 or settings.graphuops > 0 or explain.is_asked()
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
@@ -185,14 +184,14 @@ class Form:
         order = Order([*sizes, nbytes] if nbytes else sizes)
         return Room(device_of(device), order, [numbers[ref] for ref in results], placed)
 
-    def steps(self, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
+    def steps(self, beam: int, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
         """The kernels, compiled, and copies: what is done in order.
 
         Args:
+            beam: How they are searched for; 0 leaves them as they are.
             holes: How many holes there are for numbers.
             bound: Gives the kernels with the buffers and numbers of one program, to be tried on where BEAM asks for it.
         """
-        beam = settings_now().beam
         searched = (beam, threads_now()) if beam else None
         if not self._steps or searched != self._beam:
             self.loaded = self.template.load()

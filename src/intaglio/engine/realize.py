@@ -10,7 +10,7 @@ from operator import add, attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.errors import InternalError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
@@ -111,9 +111,10 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
     """
     with lock:
-        steps = made.steps
+        settings = settings_now()
+        steps = made.steps(settings.beam)
         memory = _provide(made)
-        watched = debug.watches_kernels()
+        watched = debug.watches_kernels(settings)
         if watched:
             debug.prepare(made)
         words = _words(made, memory)

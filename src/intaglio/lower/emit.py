@@ -35,7 +35,7 @@ from intaglio.ops.elementwise import (
     sub,
     where,
 )
-from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range, Shuffle
+from intaglio.ops.loop import END_IF, END_LOOP, PREFETCH, STORE, Carried, If, Loop, Range, Shuffle
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -222,6 +222,11 @@ class Emitter:
             value = self.put(len(self.frames) - 1, expand(value, (lanes,)))
         tail = self.tail(v, instance) if v is not None else None
         return make(STORE, pointer, index, value, *(() if tail is None else (tail,)))
+
+    def prefetch(self, read: Node, instance: Instance) -> None:
+        """Have memory asked for that one instance of a load is in."""
+        index, _ = self.address(read.src[1], instance)
+        self.effect(make(PREFETCH, read.src[0], index))
 
     # -- values
 

@@ -32,7 +32,7 @@ from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.sliding import sliding
 from intaglio.lower.stream import Stream, streamed
-from intaglio.lower.words import in_words
+from intaglio.lower.words import Words, in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, cast, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
@@ -507,27 +507,30 @@ class _Kernel:
             row = row_range(self.loops, places[0].value, ranges, v)
         if row is not None:
             self._pass_caches(places, math.prod(self.loops.extent(r) for r in ranges))
+        sheets = [r for r in ranges if r is not row and r is not v]
+        words: Words | None = None
+        if v is not None and row is not None and split:
+            words = in_words(self.loops, self.axes, places[0], row, v, sheets)
+        if words is not None and words.is_exact:
+            words.run(ranges)
+            return
+        fold = streamed(self.loops, places[0], v, row) if v is not None and alone else None
+        if v is not None and fold is not None and self.decide.of("stream", 1, (0,)):
+            Stream(self.loops, self.axes, places[0], fold, v, row).run(sheets, split=split)
+            return
         slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
         if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):
-            sheets = [r for r in ranges if r is not row and r is not v]
             Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
             return
+        if words is not None:
+            words.run(ranges)
+            return
         if v is not None and row is not None:
-            sheets = [r for r in ranges if r is not row and r is not v]
-            words = in_words(self.loops, self.axes, places[0], row, v, sheets) if split else None
-            if words is not None:
-                words.run(ranges)
-                return
             slid = sliding(self.loops, self.axes, places[0], row=row, column=v, others=sheets)
             if slid is not None and self.decide.of("slid", 1, (0,)):
                 slid.run([r for r in sheets if r is not slid.line], split=split)
                 return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
-            return
-        fold = streamed(self.loops, places[0], v) if v is not None and alone else None
-        if v is not None and fold is not None and self.decide.of("stream", 1, (0,)):
-            outer = [r for r in ranges if r is not v]
-            Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
             return
         dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:

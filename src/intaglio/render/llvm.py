@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Library, Lt, Where
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Shuffle, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Prefetch, Shuffle, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -197,8 +197,8 @@ class _Writer:
     def constant(self) -> str:
         """Says that nothing writes what a load reads.
 
-        Else LLVM asks for each argument, before its load becomes a part of the instruction that uses it, whether that
-        needs the load in another way, too, and walks all that comes before: twice the arguments took four times as long.
+        Else LLVM asks of each argument, before its load becomes part of the instruction that uses it, whether what that
+        needs depends on the load, and walks all that comes before.
         """
         self.metadata["!2"] = "!{!3, !3, i64 0, i64 1}"  # of this type, from its start, constant
         self.metadata["!3"] = '!{!"argument", !4}'
@@ -258,6 +258,8 @@ class _Writer:
                 self.define(node, self.load(node))
             case Store():
                 self.store(node)
+            case Prefetch():
+                self.prefetch(node)
             case Chunk():
                 self.leaf(node)
             case Across(kind=kind):
@@ -403,6 +405,11 @@ class _Writer:
             zero = "zeroinitializer" if node.shape else "0"
             return self.fresh(f"icmp ne {kind} {raw}, {zero}")
         return raw
+
+    def prefetch(self, node: Node) -> None:
+        """A line of memory into the second cache: the first one may have to hold other things until it is read."""
+        place = ("ptr", self.address(*node.src)), *(("i32", word) for word in ("0", "2", "1"))
+        self.lines.append("  " + self.intrinsic("llvm.prefetch.p0", "void", *place))
 
     def store(self, node: Node) -> None:
         """A store of one element, of neighbours, or to scattered places."""

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.ir.node import Node, Op
-    from intaglio.ir.view import View
     from intaglio.ops.memory import BufferRef
     from intaglio.storage.journal import AnyEntry
+    from intaglio.storage.storage import Storage
 
 SHALLOW: Final = 0  # what keys begin with: a walk's begins with a code, below 0
 READS: Final = {Read}
 
 _op: Final[Callable[[Node], Op]] = attrgetter("op")
+_log: Final[Callable[[Storage], list[AnyEntry]]] = attrgetter("log")
 _place: Final[Callable[[Node], object]] = attrgetter("place")
 
 
@@ -51,6 +52,8 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
     None where one is not, or where a read is pending.
     """
     inputs = [root.src for root in roots]
+    if not inputs[0] or inputs[0][0].op.__class__ is not Read:
+        return None  # mostly that is seen at once
     sources = [*chain.from_iterable(inputs)]
     leaves = dict.fromkeys(sources)
     reads = [leaf.op for leaf in leaves]
@@ -58,7 +61,7 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
         return None
     storages = [read.storage for read in reads]
     refs = [storage.ref for storage in storages]
-    if any([storage.log for storage in storages]) or any(map(_place, leaves)) or any(map(_place, roots)):
+    if any(map(_log, storages)) or any(map(_place, leaves)) or any(map(_place, roots)):
         return None
     if len({*refs}) < len(refs) or {*[ref.device if ref is not None else None for ref in refs]} != {device}:
         return None

@@ -55,7 +55,7 @@ class Codes:
 codes: Final = Codes()
 
 
-class _PendingError(Exception):
+class PendingError(Exception):
     """A value is not computed as it stands: something that it needs is pending."""
 
 
@@ -80,6 +80,8 @@ class Still:
         self.views: Final[dict[Node, Node]] = {}
         self._codes: Final[dict[Node, int]] = {}  # of those reads
         self._shared: Final[set[int]] = set()  # buffers that are seen through several views
+        # what is seen of buffers: the buffer's number, the view, where its number stands in the key
+        self._seen: Final[list[tuple[int, View, int]]] = []
         # for each value its code (below 0), then its inputs: numbers of values, or of a buffer
         self._key: Final[list[int]] = []
 
@@ -91,14 +93,14 @@ class Still:
         """
         try:
             self._walk(roots, unwritten)
-        except _PendingError:
+        except PendingError:
             return False
         return True
 
     def _walk(self, roots: Sequence[Node], unwritten: Container[Storage]) -> None:
         """Number some values, each after what it is computed from.
 
-        Raises: _PendingError if something is pending that they need.
+        Raises: PendingError if something is pending that they need.
         """
         if not roots:
             return
@@ -117,7 +119,7 @@ class Still:
                         continue
                     inputs = (base,)
                 if source in watched:
-                    raise _PendingError
+                    raise PendingError
                 above.append((node, src, rest))
                 node, src, rest = source, inputs, iter(inputs)
                 break
@@ -133,7 +135,7 @@ class Still:
     def _enter(self, node: Node, unwritten: Container[Storage]) -> Node | None:
         """Number a value without inputs; gives, instead, what it is a view of, if that is yet to be computed.
 
-        Raises: _PendingError if it is pending.
+        Raises: PendingError if it is pending.
         """
         op, place = node.op, node.place
         if place is not None:
@@ -152,15 +154,19 @@ class Still:
             self.starts.append(start)
         else:
             self._shared.add(number)
+        self._seen.append((number, view, len(self._key)))
         self._key += code, number
         self.order[node] = len(self.order)
         return None
 
-    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node:
-        """What a read of a storage that has no bytes yet is a view of."""
+    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:
+        """What a read of a storage that has no bytes yet is a view of.
+
+        Raises: PendingError if it is pending.
+        """
         base = storage.base
         if storage.log or base is None or storage in unwritten:
-            raise _PendingError
+            raise PendingError
         self.views[node] = base
         self._codes[node] = codes.of((Read, view))
         return base
@@ -169,7 +175,7 @@ class Still:
         """Number a value that reads nothing."""
         op = node.op
         if isinstance(op, (Assign, Buffer)):
-            raise _PendingError
+            raise PendingError
         if isinstance(op, Const) and not is_plain(op):
             self.literals.append(op)
             op = op.of
@@ -182,11 +188,11 @@ class Still:
         for node in self.order:
             if node.place is not None:
                 found[node] = ReadAt(*node.place, 0)
-            elif isinstance(node.op, Read) and node not in self.views:
+            elif isinstance(node.op, Read):
                 storage = node.op.storage
                 assert isinstance(storage, Storage)
-                assert storage.ref is not None
-                found[node] = ReadAt(storage.ref, node.op.view, 0)
+                if storage.ref is not None and not storage.log:
+                    found[node] = ReadAt(storage.ref, node.op.view, 0)
         return found
 
     def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
@@ -207,11 +213,9 @@ class Still:
         """Number the views of buffers that are seen through several: by where they lie to one another."""
         buffers = [*self.refs]
         joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
-        places = [place for place, code in enumerate(self._key) if code < 0]  # of codes, by the numbers of values
-        for node, read in self.reads().items():
-            number = self.refs[read.ref]
+        for number, view, place in self._seen:
             if number in joint:
-                joint[number].append((read.view, places[self.order[node]]))
+                joint[number].append((view, place))
         for number, reads in joint.items():
             inner = part_of([view for view, _ in reads])
             if inner is not None:

@@ -423,8 +423,8 @@ class Storage:
         """Drop the remembered reads that the coming write overlaps."""
         reads = self.reads
         if reads is not None:
-            for known in list(reads.recent):
-                if known.overlaps(view):
+            for known, node in list(reads.recent.items()):
+                if node() is None or known.overlaps(view):
                     reads.drop(known)
 
     def _forget_all(self) -> None:

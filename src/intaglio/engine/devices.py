@@ -21,7 +21,7 @@ from intaglio.ir.verify import verify
 from intaglio.lower.choice import MODEL, Choice
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
-from intaglio.runtime.allocator import Allocator
+from intaglio.runtime.allocator import Allocator, Order
 from intaglio.runtime.compiler import Compiler, host_target, recall_host
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Table
@@ -62,9 +62,6 @@ class Launches:
         self.starts: Final = starts  # one more than there are kernels
         self.table: Table | None = None  # for a native call, once one was made
 
-    def __len__(self) -> int:
-        return len(self.executables)
-
 
 def _lower(ast: Node, target: Target, size_slot: int | None, choice: Choice) -> Lowered:
     """A kernel as verified instructions: LLVM ends the process on code that is wrong, so none may reach it."""
@@ -101,11 +98,11 @@ class Device:
 
     def allocate(self, nbytes: int) -> Buffer:
         """Bytes with undefined contents."""
-        return self.allocate_all((nbytes,))[0]
+        return self.allocate_all(Order((nbytes,)))[0]
 
-    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
-        """As allocate, of several sizes at once."""
-        return self.allocator.allocate_all(sizes)
+    def allocate_all(self, order: Order) -> Sequence[Buffer]:
+        """As allocate, several at once."""
+        return self.allocator.allocate_all(order)
 
     def load(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Executable:
         """A kernel compiled, once for each AST and choice.
@@ -243,7 +240,7 @@ class Disk(Device):
 
     kind = "DISK"
 
-    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
+    def allocate_all(self, order: Order) -> Sequence[Buffer]:
         """Nothing can be computed on a file."""
         raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
 

@@ -159,14 +159,13 @@ def _add(key: Hashable, op: Op, src: tuple[Node, ...]) -> Node:
 
 def drain() -> None:
     """Forget dead nodes."""
-    while _dead:
-        try:
+    try:
+        while True:
             entry = _dead.popleft()
-        except IndexError:
-            return
-        if _table.get(entry.key) is entry:
-            del _table[entry.key]
-        del entry
+            if _table.get(entry.key) is entry:
+                del _table[entry.key]
+    except IndexError:  # none is left; another thread may have taken the last
+        return
 
 
 def living() -> int:

@@ -60,7 +60,6 @@ VECTORS: Final = (1, 2, 4, 8, 16)  # as many may be tried
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
-FAR: Final = 1 << 23  # bytes of a result from which it goes past the caches: soon they would hold none of it
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
 EXACT: Final = choices + logic + integers + floats + casts
 
@@ -587,7 +586,7 @@ class _Kernel:
         """Have large results that the kernel does nothing else with written past the caches."""
         for place in places:
             op = place.pointer.op
-            if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= FAR:
+            if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= self.target.far:
                 self.past.add(op.slot)
 
     def _keep_rows(self, places: list[Place], v: Node) -> list[Place]:

@@ -68,7 +68,10 @@ class Table:
         base, _ = slots.buffer_info()
         head = array("Q", (self._rows.buffer_info()[0], base))
         table, _ = head.buffer_info()
-        shared = [k for k in self._shared if first <= k < last] if threads > 1 else []
+        if threads == 1 or not self._shared:
+            self._drive(table, first, last)
+            return
+        shared = [k for k in self._shared if first <= k < last]
         start = first
         for place in (*shared, last):
             if place > start:

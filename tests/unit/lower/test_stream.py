@@ -12,8 +12,9 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.target import Target
 from intaglio.ir.interpret import run_linear
 from intaglio.lower import stream
+from intaglio.lower.ahead import FOLLOWED
 from intaglio.lower.kernel import lower
-from intaglio.lower.stream import FEW, FOLLOWED, PRODUCT_ROWS, ROWS, UNROLL
+from intaglio.lower.stream import FEW, PRODUCT_ROWS, ROWS, UNROLL
 from intaglio.ops.elementwise import add, cast, mul
 from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Local

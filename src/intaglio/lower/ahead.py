@@ -28,11 +28,9 @@ def asked_ahead(loops: Loops, fold: Node, column: Node, row: Node | None, along:
     """
     emitter = loops.emitter
     body, *ranges = fold.src
-    known = emitter.bit(column)
-    summed = sum(emitter.bit(r) for r in ranges)
-    reads = [
-        n for n in walk((body,)) if isinstance(n.op, Load) and emitter.mask(n) & known and emitter.mask(n) & summed
-    ]
+    known, summed = emitter.bit(column), sum(emitter.bit(r) for r in ranges)
+    loads = [n for n in walk((body,)) if isinstance(n.op, Load)]
+    reads = [n for n in loads if emitter.mask(n) & known and emitter.mask(n) & summed]
     if row is not None or any(n is not body and emitter.mask(n) & known for n in _computed(body)):
         return reads  # more is done with them than take them: what a processor looks ahead at are few lines
     itemsize = max((n.dtype.itemsize for n in reads), default=0)

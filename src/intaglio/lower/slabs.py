@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
@@ -59,6 +60,7 @@ class Slabs:
         factor = _matrix(loops, fold, column)
         self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows
         self.columns: Final = self._block_columns(unit, fold.dtype.itemsize, near=near)
+        self.ahead: Final = [] if near or self.copies else asked_ahead(loops, fold, column, row, column)
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
         self.lines: Final = self._slab_lines(unit, stride, factor.dtype.itemsize, near=near)
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
@@ -155,8 +157,9 @@ class Slabs:
         self.loops.nest([self.row], lambda _, k: (across(finish), k)[1])
 
     def _tiles(self, instances: list[Instance], start: Node, end: Node) -> None:
-        """All rows of one panel of a slab, whose rows are from start to end."""
+        """All rows of one panel of a slab, whose rows are from start to end; the next panel is asked for."""
         whole = self.height // self.tile_rows * self.tile_rows
+        self.emitter.ahead.update(dict.fromkeys(self.ahead, (self.column, self.vectors)))
 
         def tile(count: int, instances: list[Instance]) -> None:
             emitter = self.emitter

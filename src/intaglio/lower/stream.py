@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from intaglio.lower.loops import Body, Loops
 
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
-FEW: Final = 24  # rows of a product at most
+FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
+COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
@@ -232,7 +233,7 @@ def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) 
         return None
     (fold,) = folds
     body, *rows = fold.src
-    if not rows or (row is not None and loops.extent(row) > FEW):
+    if not rows or (row is not None and loops.extent(row) > _most(loops, body, column)):
         return None
     size = math.prod(loops.extent(r) for r in (column, *rows)) * fold.dtype.itemsize
     known = [n for n in walk((body,)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
@@ -243,3 +244,9 @@ def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) 
     together = all(steps[n].get(column) == 1 for n in known)
     near = emitter.target.level1 if row is None else emitter.target.level2 // 2
     return fold if across and by_rows and together and size > near else None
+
+
+def _most(loops: Loops, body: Node, column: Node) -> int:
+    """How many rows a product has at most that is streamed."""
+    known = [s for s in body.src if loops.emitter.mask(s) & loops.emitter.bit(column)]
+    return FEW if all(isinstance(s.op, Load) for s in known) else COMPUTED_FEW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
@@ -157,9 +158,9 @@ class Slabs:
         self.loops.nest([self.row], lambda _, k: (across(finish), k)[1])
 
     def _tiles(self, instances: list[Instance], start: Node, end: Node) -> None:
-        """All rows of one panel of a slab, whose rows are from start to end; the next panel is asked for."""
+        """All rows of one panel of a slab, whose rows are from start to end. The first tile asks for the next panel."""
         whole = self.height // self.tile_rows * self.tile_rows
-        self.emitter.ahead.update(dict.fromkeys(self.ahead, (self.column, self.vectors)))
+        asking = self.tile_rows if self.ahead else 0
 
         def tile(count: int, instances: list[Instance]) -> None:
             emitter = self.emitter
@@ -173,7 +174,10 @@ class Slabs:
             for total, one in zip(sums, every, strict=True):
                 emitter.store(self.sums, self.held, total, one)
 
-        for first, stop, count in ((0, whole, self.tile_rows), (whole, self.height, self.height - whole)):
+        for first, stop in pairwise((0, asking, whole, self.height)):
+            count = self.tile_rows if stop <= whole else self.height - whole
+            ahead = dict.fromkeys(self.ahead if stop == asking else (), (self.column, self.vectors))
+            self.emitter.ahead.update(ahead)
             if first < stop:
                 self.emitter.loop(
                     number(first),
@@ -183,6 +187,8 @@ class Slabs:
                     lambda _, k, count=count: (tile(count, instances), k)[1],
                     lambda f, c, count=count: (self.row, Binding(f, c, count)),
                 )
+            for read in ahead:
+                del self.emitter.ahead[read]
 
 
 def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:

@@ -138,6 +138,9 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
             device.notes.clear()
         return
     before = GlobalCounters.kernel_count - step.count
+    for wave in launches.waves:
+        first, count = before + 1 + wave[0][0], sum(map(len, wave))
+        _say(f"wave: kernels {first} to {first + count - 1}, which threads share as {len(wave)} chains")
     for place, (kernel, executable) in enumerate(zip(_of_stretch(made, step), launches.executables, strict=True)):
         number = before + place + 1
         first = executable not in device.ran

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -11,6 +12,7 @@ from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
 from intaglio.engine.arena import Life, arranged
 from intaglio.engine.devices import Launches, device_of, load, threads_now
+from intaglio.engine.waves import estimated, waves
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.allocator import Order
 from intaglio.schedule.kernels import Copy
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from intaglio.core.dtypes import DType
     from intaglio.engine.devices import Device, Executable
+    from intaglio.engine.waves import Wave
     from intaglio.ir.view import View
     from intaglio.schedule.kernels import PlannedKernel, Slot
 
@@ -122,7 +125,7 @@ class Form:
         used: The buffers that kernels use, in order of first use.
         pick: Takes what belongs to those from what belongs to all buffers.
         fresh: The buffers that have no bytes yet.
-        rooms: The memory that those get, by device.
+        rooms: The memory that those get, by device, once the kernels are compiled.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
         loaded: The kernels compiled as they run (None for copies), once they have.
@@ -138,18 +141,37 @@ class Form:
         self.used: Final = [numbers[ref] for ref in used]
         self.pick: Final = picker(self.used)
         self._places: Final = {ref: place for place, ref in enumerate(used)}
-        self.rooms: Final = [self._room(device) for device in dict.fromkeys(ref.device for ref in template.lives)]
+        self.rooms: list[Room] = []
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []
+        self._costs: list[int] = []  # of each kernel
+        self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
 
-    def _room(self, device: str) -> Room:
-        """Give the fresh buffers of a device their places."""
+    def _share(self) -> None:
+        """Find the waves of the kernels, as they were compiled at first, and give the fresh buffers their places."""
+        template, n = self.template, self.size
+        for kernel, executable in zip(template.kernels, self.loaded, strict=True):
+            moved = 0 if isinstance(kernel, Copy) else at(kernel.nbytes, n)
+            self._costs.append(0 if executable is None else estimated(moved, at(executable.flops, n)))
+        between = [Life(*life, at(ref.nbytes, n)) for ref, life in template.lives.items() if ref not in template.kept]
+        shared = [executable is not None and executable.lowered.parallel for executable in self.loaded]
+        self._waves = waves(template.kernels, self._costs, shared, between)
+        steps = [*range(len(template.kernels))]  # the number of each kernel's wave, or its own
+        for wave in self._waves:
+            for number in itertools.chain.from_iterable(wave):
+                steps[number] = wave[0][0]
+        self.rooms = [self._room(device, steps) for device in dict.fromkeys(ref.device for ref in template.lives)]
+
+    def _room(self, device: str, steps: Sequence[int]) -> Room:
+        """Give the fresh buffers of a device their places. `steps`: when each kernel runs."""
         template, numbers = self.template, self._numbers
         lives = {
-            ref: Life(*template.lives[ref], at(ref.nbytes, self.size)) for ref in template.lives if ref.device == device
+            ref: Life(steps[first], steps[last], at(ref.nbytes, self.size))
+            for ref, (first, last) in template.lives.items()
+            if ref.device == device
         }
         results = [ref for ref in lives if ref in template.kept]
         others = [ref for ref in lives if ref not in template.kept]
@@ -173,6 +195,8 @@ class Form:
         searched = (beam, threads_now()) if beam else None
         if not self._steps or searched != self._beam:
             self.loaded = self.template.load()
+            if not self._costs:
+                self._share()
             if searched is not None:
                 from intaglio.engine.tune import tuned  # few programs are searched for
 
@@ -212,11 +236,15 @@ class Form:
         for kernel, _ in run:
             starts.append(len(slots))
             slots += [self._slot(slot, holes, zero) for slot in kernel.slots]
+        last = first + len(run)
+        own = [wave for wave in self._waves if first <= wave[0][0] < last]
+        moved = [[[number - first for number in chain] for chain in wave] for wave in own]
+        executables = [executable for _, executable in run]
         return Stretch(
             device_of(run[0][0].device),
             first,
             len(run),
-            Launches([executable for _, executable in run], [*starts, len(slots)]),
+            Launches(executables, [*starts, len(slots)], self._costs[first:last], moved),
             picker([place for place, _ in slots]),
             [(number, rest) for number, (_, rest) in enumerate(slots) if rest],
             sum(at(executable.flops, self.size) for _, executable in run),

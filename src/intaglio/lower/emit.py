@@ -828,18 +828,24 @@ class Emitter:
 
 def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True) -> list[Node]:
     """Every node that the roots usually need, inputs before users; `enter` says whether to go into one's inputs."""
-    order: dict[Node, None] = {}
-    stack = [(root, False) for root in reversed(roots)]
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[Node | None] = [*reversed(roots)]
     while stack:
-        node, done = stack.pop()
-        if done:
-            order[node] = None
-        elif node not in order:
-            stack.append((node, True))
-            if enter(node):
+        node = stack.pop()
+        if node is None:  # as in `toposort`
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif node not in seen:
+            seen.add(node)
+            if node.src and enter(node):
                 needed = (node.src[0], node.src[2]) if isinstance(node.op, Rarely) else node.src
-                stack.extend((s, False) for s in reversed(needed) if s not in order)
-    return list(order)
+                stack += (node, None)
+                stack += needed[::-1]
+            else:
+                order.append(node)
+    return order
 
 
 def _compares_places(node: Node) -> bool:

@@ -123,62 +123,55 @@ class Still:
 
         Raises: PendingError if something is pending that they need.
         """
-        if not roots:
-            return
-        order, key, known = self.order, self._key, codes.known
-        watched = checks.pending if len(checks.pending) else ()
-        above: list[tuple[Node, Sequence[Node], Iterator[Node]]] = []  # values whose inputs are on their way
-        node, src, rest = roots[0], roots, iter(roots)  # as if the roots were the inputs of one value
+        order, refs, starts, key, seen = self.order, self.refs, self.starts, self._key, self._seen
+        known, places = codes.known, codes.places
+        above: list[tuple[Node | None, Sequence[Node], Iterator[Node]]] = []  # values whose inputs are on their way
+        node, src, rest = None, roots, iter(roots)  # as if the roots were the inputs of one value
         while True:
             for source in rest:
                 if source in order:
                     continue
-                inputs = source.src if source.place is None else ()
-                if not inputs:
-                    base = self._enter(source, unwritten)
-                    if base is None:
-                        continue
-                    inputs = (base,)
-                if source in watched:
-                    raise PendingError
-                above.append((node, src, rest))
-                node, src, rest = source, inputs, iter(inputs)
-                break
+                place = source.place
+                if place is None:
+                    op = source.op
+                    if not isinstance(op, Read):
+                        inputs = source.src
+                        if not inputs:
+                            self._number(source)
+                            continue
+                        above.append((node, src, rest))
+                        node, src, rest = source, inputs, iter(inputs)
+                        break
+                    storage: Storage = op.storage  # pyright: ignore[reportAssignmentType] -- as every read's
+                    ref, view = storage.ref, op.view
+                    if ref is None or storage.log:
+                        base = self._base(source, storage, view, unwritten)
+                        if base is None:
+                            continue
+                        above.append((node, src, rest))
+                        node, src, rest = source, (base,), iter((base,))
+                        break
+                else:
+                    ref, view = place
+                start, code = places.get(view) or codes.place(view)
+                number = refs.setdefault(ref, len(refs))
+                if number == len(starts):
+                    starts.append(start)
+                else:
+                    self._shared.add(number)
+                seen.append((number, view, len(key)))
+                key += code, number
+                order[source] = len(order)
             else:  # all inputs have numbers
-                if not above:
-                    return
+                if node is None:
+                    break
                 op = node.op
                 key.append((known.get(op) or codes.of(op)) if src is node.src else self._codes[node])
                 key += map(order.__getitem__, src)
                 order[node] = len(order)
                 node, src, rest = above.pop()
-
-    def _enter(self, node: Node, unwritten: Container[Storage]) -> Node | None:
-        """Number a value without inputs; gives, instead, what it is a view of, if that is yet to be computed.
-
-        Raises: PendingError if it is pending.
-        """
-        op, place = node.op, node.place
-        if place is not None:
-            ref, view = place
-        elif isinstance(op, Read):
-            storage, view = op.storage, op.view
-            assert isinstance(storage, Storage)
-            ref = storage.ref
-            if ref is None or storage.log:
-                return self._base(node, storage, view, unwritten)
-        else:
-            return self._number(node)
-        start, code = codes.places.get(view) or codes.place(view)
-        number = self.refs.setdefault(ref, len(self.refs))
-        if number == len(self.starts):
-            self.starts.append(start)
-        else:
-            self._shared.add(number)
-        self._seen.append((number, view, len(self._key)))
-        self._key.extend((code, number))
-        self.order[node] = len(self.order)
-        return None
+        if len(checks.pending) and not order.keys().isdisjoint(checks.pending):
+            raise PendingError
 
     def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:
         """What a read of a storage that has no bytes yet is a view of.

@@ -16,7 +16,7 @@ At every level: integers wrap; x // 0 and x % 0 are 0 for integers; floor_div an
 or more gives 0 (-1 for shr below zero); maximum, minimum and their reductions keep NaN; 0.0 and -0.0 are equal. A
 float op is rounded in its own dtype (half precision through float32), only Fma fuses. The order of a reduction is a
 function of dtype, shape and axis. Effects (Store, StoreAt) happen in the order in which they stand; nothing else has
-one.
+one: a Prefetch is a hint.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "switch": (_K, _P),
     "store": (_T, _K, _P, _I),
     "store_at": (_T, _K, _P),
+    "prefetch": (_I,),
     "linear": (_I,),
     "chunk": (_I,),
     "loop": (_I,),

@@ -144,6 +144,10 @@ class _Code:
                 self.load(node)
             case "store":
                 self.store(node)
+            case "prefetch":
+                if len(node.src) != 2:
+                    self.fail(node, "a prefetch takes a pointer and an index")
+                self.place(node, node.src[1], ())
             case "across":
                 lanes = node.src[0].shape
                 if len(lanes) != 1 or lanes[0] & (lanes[0] - 1):

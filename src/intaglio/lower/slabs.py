@@ -6,18 +6,20 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.ahead import Ahead, shares
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import PACK, tile_shape, tile_shapes
-from intaglio.ops.elementwise import add, minimum
+from intaglio.ops.elementwise import add, eq, floor_div, lt, minimum, mul, sub, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, const, load
 from intaglio.ops.reduce import Fold
 
 if TYPE_CHECKING:
     import itertools
+    from collections.abc import Callable
 
     from intaglio.lower.loops import Body, Loops
 
@@ -60,23 +62,33 @@ class Slabs:
         self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows
         self.columns: Final = self._block_columns(unit, fold.dtype.itemsize, near=near)
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        self.factor: Final = factor
         self.lines: Final = self._slab_lines(unit, stride, factor.dtype.itemsize, near=near)
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
         self.first: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a slab
-        self.factor: Final = factor
+        self.tiles: Final = -(-self.height // self.tile_rows)
+        self.ahead: Final = (
+            Ahead(self.emitter, axes, factor, row=self.depth, column=column, panel=unit)
+            if self.tiles > 1 and not near and not self.copies
+            else None
+        )
         self.scratch: Final = make(Local(next(axes), factor.dtype, self.lines * stride))
         self.sums: Final = make(Local(next(axes), fold.dtype, self.height * stride))
         index = self.emitter.index
         self.copied: Final = index.sum([(self.depth, stride), (self.first, -stride), (column, 1), (self.block, -1)])
         self.held: Final = index.sum([(row, stride), (column, 1), (self.block, -1)])
         (self.body,) = substitute((fold.src[0],), {factor: load(self.scratch, self.copied)} if self.copies else {})
+        self.line: Final = make(Range(next(axes)), row.src[0])  # the rows, as they are stored
         (value,) = substitute((place.value,), {fold: load(self.sums, self.held)})
-        self.place: Final = Place(place.pointer, place.index, value)
+        at, value = substitute((place.index, value), {row: self.line})
+        self.place: Final = Place(place.pointer, at, value)
 
     def _block_columns(self, unit: int, itemsize: int, *, near: bool) -> int:
         """How many columns a block has: many, but some blocks for each thread, of which scratch holds the sums."""
-        threads = self.emitter.target.threads
-        share = self.width if near or threads == 1 else max(FEWEST, -(-self.width // (2 * threads)))
+        threads = 1 if near else self.emitter.target.threads
+        blocks = 1 if threads == 1 else max(1, min(2 * threads, self.width // FEWEST))
+        blocks -= blocks % threads if blocks > threads else 0  # as many for each thread
+        share = -(-self.width // blocks)
         room = (PACK // 2 if self.copies else PACK) // itemsize // self.height - self.lanes
         most = max(1, min(room, COPIED_COLUMNS if self.copies else COLUMNS) // unit)
         panels = -(-share // -(-share // (most * unit)) // unit)  # in blocks that are about equal
@@ -90,9 +102,18 @@ class Slabs:
         """
         if self.copies:
             return max(1, (PACK - self.height * stride * itemsize) // (stride * itemsize))
-        most = max(1, self.emitter.target.level1 // 2 // (unit * itemsize))
-        lines = most if near else min(most, max(PAGES, self.height))
+        most = max(1, self.emitter.target.level1 // (2 if near else 1) // (unit * itemsize))
+        lines = most if near else min(most, max(PAGES, min(2 * self.height, self._apart())))
+        depth = self.loops.extent(self.depth)
+        lines = -(-depth // -(-depth // lines))
         return self.loops.decide.of("lines", lines, about(lines, 1, most))
+
+    def _apart(self) -> int:
+        """How many rows of the matrix fill half of the second cache where their starts share its places."""
+        target = self.emitter.target
+        reads = [n for n in walk((self.factor,)) if isinstance(n.op, Load)]
+        steps = [abs(self.emitter.index.affine(n.src[1])[1].get(self.depth, 0)) * n.dtype.itemsize for n in reads]
+        return min((target.level2 // 2 // (step & -step) for step in steps if step), default=self.loops.extent(self.depth))
 
     def run(self, sheets: list[Node], *, split: bool) -> None:
         """Write the loops; `split`: threads share blocks of columns."""
@@ -133,6 +154,8 @@ class Slabs:
         def finish(instances: list[Instance], _: int) -> None:
             emitter.store_all(place.pointer, place.index, place.value, instances)
 
+        def panel(instances: list[Instance], first: Node, last: Node) -> None:
+            self._tiles(instances, first, last, self._next(start, end, first, last))
         def copy(instances: list[Instance], _: int) -> None:
             for instance in instances:
                 emitter.store(self.scratch, self.copied, emitter.emit(self.factor, instance), instance)
@@ -141,7 +164,7 @@ class Slabs:
             last = self._end(counter, self.lines, depth)
             if self.copies:
                 self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
-            across(lambda instances, _: self._tiles(instances, counter, last))
+            across(lambda instances, _: panel(instances, counter, last))
             return carried
 
         def slabs(_: Node, carried: list[Node]) -> list[Node]:
@@ -152,11 +175,34 @@ class Slabs:
 
         self.loops.nest([self.row], lambda _, k: (across(clear), k)[1])
         self.loops.nest(self.above, slabs)
-        self.loops.nest([self.row], lambda _, k: (across(finish), k)[1])
+        if self.above:
+            self.loops.nest([self.line], lambda _, k: (across(finish), k)[1])
 
-    def _tiles(self, instances: list[Instance], start: Node, end: Node) -> None:
-        """All rows of one panel of a slab, whose rows are from start to end."""
+    def _next(self, start: Node, end: Node, first: Node, last: Node) -> tuple[Node, Node]:
+        """The first row and column of the panel after this one: of this slab, of the next, of the next block.
+
+        Args:
+            start: The first column of the block.
+            end: Its end.
+            first: The first row of the slab.
+            last: Its end.
+        """
+        emitter = self.emitter
+        level = len(emitter.frames) - 1
+
+        def chosen(condition: Node, x: Node, y: Node) -> Node:
+            return emitter.put(level, where(condition, x, y))
+
+        following = emitter.put(level, add(emitter.bound[self.column].base, number(self.lanes * self.vectors)))
+        beside = emitter.put(level, lt(following, end))
+        below = emitter.put(level, lt(last, self.depth.src[0]))
+        row = chosen(beside, first, chosen(below, last, number(0)))
+        return row, chosen(beside, following, chosen(below, start, end))
+
+    def _tiles(self, instances: list[Instance], start: Node, end: Node, following: tuple[Node, Node]) -> None:
+        """All rows of one panel of a slab, whose rows are from start to end; `following` is where the next begins."""
         whole = self.height // self.tile_rows * self.tile_rows
+        depth = self.emitter.stops.get(self.depth, self.depth.src[0])
 
         def tile(count: int, instances: list[Instance]) -> None:
             emitter = self.emitter
@@ -166,9 +212,15 @@ class Slabs:
             def take(_: Node, carried: list[Node]) -> list[Node]:
                 return [emitter.combine("sum", c, self.body, one) for c, one in zip(carried, every, strict=True)]
 
-            sums = emitter.loop(start, end, 1, before, take, lambda f, c: (self.depth, Binding(f, c)))
+            def take_all(start: Node, end: Node, carried: list[Node]) -> list[Node]:
+                return emitter.loop(start, end, 1, carried, take, lambda f, c: (self.depth, Binding(f, c)))
+
+            sums = self._read_ahead(start, end, following, before, take_all)
             for total, one in zip(sums, every, strict=True):
                 emitter.store(self.sums, self.held, total, one)
+            if not self.above:
+                level = len(emitter.frames) - 1
+                emitter.when(emitter.put(level, eq(end, depth)), lambda: self._finish(count, instances))
 
         for first, stop, count in ((0, whole, self.tile_rows), (whole, self.height, self.height - whole)):
             if first < stop:
@@ -180,6 +232,44 @@ class Slabs:
                     lambda _, k, count=count: (tile(count, instances), k)[1],
                     lambda f, c, count=count: (self.row, Binding(f, c, count)),
                 )
+
+    def _finish(self, count: int, instances: list[Instance]) -> None:
+        """The values and stores of a tile whose sums are complete, row by row."""
+        emitter, place = self.emitter, self.place
+        start = emitter.bound[self.row].base
+        stop = emitter.put(len(emitter.frames) - 1, add(start, number(count)))
+
+        def line(_: Node, carried: list[Node]) -> list[Node]:
+            emitter.store_all(place.pointer, place.index, place.value, instances)
+            return carried
+
+        emitter.loop(start, stop, 1, (), line, lambda f, c: (self.line, Binding(f, c)))
+
+    def _read_ahead(
+        self,
+        start: Node,
+        end: Node,
+        following: tuple[Node, Node],
+        sums: list[Node],
+        take: Callable[[Node, Node, list[Node]], list[Node]],
+    ) -> list[Node]:
+        """What `take` makes of the sums of a tile from start to end, between which the next panel is asked for."""
+        emitter, ahead = self.emitter, self.ahead
+        if not ahead:
+            return take(start, end, sums)
+        every, count = shares(self.lines, self.tiles)
+        row, column = following
+        level = len(emitter.frames) - 1
+        tile = emitter.put(level, mul(emitter.bound[self.row].base, number(count)))
+        tile = emitter.put(level, floor_div(tile, number(self.tile_rows)))
+        row = emitter.put(level, sub(emitter.put(level, add(row, tile)), start))
+
+        def some(counter: Node, carried: list[Node]) -> list[Node]:
+            inner = len(emitter.frames) - 1
+            ahead.ask(emitter.put(inner, add(row, counter)), count, column)
+            return take(counter, self._end(counter, every, end), carried)
+
+        return emitter.loop(start, end, every, sums, some)
 
 
 def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:

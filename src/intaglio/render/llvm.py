@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Library, Lt, Where
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Shuffle, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Prefetch, Shuffle, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -247,6 +247,8 @@ class _Writer:
                 self.define(node, self.load(node))
             case Store():
                 self.store(node)
+            case Prefetch():
+                self.prefetch(node)
             case Chunk():
                 self.leaf(node)
             case Across(kind=kind):
@@ -439,6 +441,12 @@ class _Writer:
             )
         else:
             self.lines.append(f"  store {kind} {name}, ptr {self.address(pointer, index)}, align 1")
+
+    def prefetch(self, node: Node) -> None:
+        """A read of a line that nothing waits for, to all levels of cache: what is asked for is soon used."""
+        place = "ptr", self.address(*node.src)
+        hints = ("i32", "0"), ("i32", "3"), ("i32", "1")
+        self.lines.append("  " + self.intrinsic("llvm.prefetch.p0", "void", place, *hints))
 
     def goes_past(self, node: Node) -> bool:
         """Whether a node stores whole vectors past the caches."""

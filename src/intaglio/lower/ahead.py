@@ -1,7 +1,7 @@
 """Reading ahead: what the next panel of a matrix is read from is asked for while the present one is multiplied.
 
-A processor reads ahead along a page by itself. The rows of a panel lie in as many pages as there are rows, so the first
-tile of each panel would wait for most of them.
+A processor reads ahead along a page by itself. The rows of a panel lie in as many pages as there are rows, and it is
+read at once: what uses it first would wait for all of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from intaglio.ops.memory import Load
 
 if TYPE_CHECKING:
     import itertools
+    from collections.abc import Iterable
 
     from intaglio.lower.emit import Emitter
 
@@ -23,39 +24,37 @@ APART: Final = 8  # rows of a panel that are multiplied between two reads at lea
 
 
 class Ahead:
-    """The reads of a matrix, of which some rows of a panel can be asked for."""
+    """The reads of a matrix, of which some elements can be asked for."""
 
-    def __init__(
-        self, emitter: Emitter, axes: itertools.count[int], factor: Node, *, row: Node, column: Node, panel: int
-    ) -> None:
-        """Of a factor whose rows and columns are two ranges, by panels of some columns."""
+    def __init__(self, emitter: Emitter, axes: itertools.count[int], factor: Node, *, row: Node, column: Node) -> None:
+        """Of a factor whose rows and columns are two ranges."""
         self._emitter: Final = emitter
         self._row: Final = make(Range(next(axes)), row.src[0])
         self._column: Final = make(Range(next(axes)), column.src[0])
-        reads = [n for n in walk((factor,)) if isinstance(n.op, Load) and _steps(emitter, n, row, column)]
-        places = substitute([n.src[1] for n in reads], {row: self._row, column: self._column})
-        pointers = [n.src[0] for n in reads]
-        # The last element of each line's worth: the line of the panel's first element is at hand if it is shared.
-        self._lines: Final = [
-            (pointer, place, [min(k + LINE // pointer.dtype.itemsize, panel) - 1 for k in _starts(pointer, panel)])
-            for pointer, place in zip(pointers, places, strict=True)
-        ]
+        reads = {n.src[0]: n for n in walk((factor,)) if isinstance(n.op, Load) and _is_even(emitter, n, row, column)}
+        places = substitute([n.src[1] for n in reads.values()], {row: self._row, column: self._column})
+        self._reads: Final = list(zip(reads, places, strict=True))
+        self.line: Final = LINE // max((n.dtype.itemsize for n in reads), default=LINE)  # elements of one
 
     def __bool__(self) -> bool:
         """Whether there is anything to be asked for."""
-        return bool(self._lines)
+        return bool(self._reads)
 
-    def ask(self, row: Node, count: int, column: Node) -> None:
-        """Ask for some rows, from one on, of the panel that starts at a column."""
+    def along(self, count: int) -> range:
+        """One of each line's worth of so many neighbours, of which the first may lie in the line before them."""
+        return range(min(self.line, count) - 1, count, self.line)
+
+    def ask(self, row: Node, rows: Iterable[int], column: Node, columns: Iterable[int]) -> None:
+        """Ask for elements: so many rows and columns after one."""
         emitter = self._emitter
         frame = len(emitter.frames) - 1
-        for r, first, instances in ((self._row, row, count), (self._column, column, 1)):
+        for r, first in ((self._row, row), (self._column, column)):
             emitter.bit(r)
-            emitter.bound[r] = Binding(frame, first, instances)
-        for pointer, place, offsets in self._lines:
-            for k in range(count):
-                for offset in offsets:
-                    at, _ = emitter.address(place, {self._row: k, self._column: offset})
+            emitter.bound[r] = Binding(frame, first)
+        for pointer, place in self._reads:
+            for k in rows:
+                for c in columns:
+                    at, _ = emitter.address(place, {self._row: k, self._column: c})
                     emitter.effect(make(PREFETCH, pointer, at))
         del emitter.bound[self._row], emitter.bound[self._column]
 
@@ -69,14 +68,8 @@ def shares(lines: int, tiles: int) -> tuple[int, int]:
     return tiles * count, count
 
 
-def _starts(pointer: Node, panel: int) -> range:
-    """Where each line's worth of a panel's row starts."""
-    return range(0, panel, LINE // pointer.dtype.itemsize)
-
-
-def _steps(emitter: Emitter, node: Node, row: Node, column: Node) -> bool:
-    """Whether a load steps evenly along rows, and by neighbours along columns."""
+def _is_even(emitter: Emitter, node: Node, row: Node, column: Node) -> bool:
+    """Whether a load steps evenly along rows and along columns."""
     _, terms = emitter.index.affine(node.src[1])
     both = emitter.bit(row) | emitter.bit(column)
-    even = not any(emitter.mask(t) & both for t in terms if t is not row and t is not column)
-    return even and terms.get(column) == 1 and row in terms
+    return {row, column} <= terms.keys() and sum(bool(emitter.mask(t) & both) for t in terms) == 2

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, toposort, walk
+from intaglio.lower.ahead import Ahead, shares
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.lower.turn import transposed, turned_range
-from intaglio.ops.elementwise import Cast, Elementwise, Mul, add, eq, lt, minimum
+from intaglio.ops.elementwise import Cast, Elementwise, Mul, add, eq, floor_div, lt, minimum, mul
 from intaglio.ops.loop import STORE, Chunk, Range
 from intaglio.ops.memory import Local, load
 from intaglio.ops.reduce import Dot, Fold
@@ -35,6 +36,7 @@ TURNED_ROWS: Final = 16  # rows from which it pays if the columns lie apart: `sc
 PACK: Final = 1 << 19  # bytes of packed columns at most: they lie on the stack
 HEAVY: Final = 12  # operations from which what is made of a product is computed apart
 WIDEST: Final = 8  # vectors of a tile's row at most
+LONG: Final = 32  # tiles of a row from which it matters little how many columns the last of them has
 
 
 def row_range(loops: Loops, value: Node, ranges: list[Node], column: Node) -> Node | None:
@@ -67,26 +69,29 @@ def turned_column(loops: Loops, value: Node, pointer_index: Node, ranges: list[N
     return None
 
 
-def tile_shape(height: int, width: int, target: Target, *, part: bool = False) -> tuple[int, int]:
+def tile_shape(
+    height: int, width: int, target: Target, *, part: bool = False, most: int = WIDEST
+) -> tuple[int, int]:
     """(rows, vectors) of a tile of a product of `height` rows and `width` vectors, and `part` of another.
 
     Sums for all of it, the vectors of one row and one number fit in the registers. Where the rows that leave none over
     are few, there are more vectors, if those leave none over either: each multiply-add waits for the one before it into
-    the same sum, and each turn of the loop costs something besides.
+    the same sum, and each turn of the loop costs something besides. `most` is how many vectors wide a panel may be.
     """
     registers = target.vector_registers
 
-    def most(vectors: int) -> int:
+    def highest(vectors: int) -> int:
         return (registers - vectors - 1) // vectors
 
     vectors = WIDEST
-    while vectors > 1 and (vectors > width or (vectors > 2 and most(vectors) < height)):
+    while vectors > 1 and (vectors > min(width, most) or (vectors > 2 and highest(vectors) < height)):
         vectors //= 2
-    rows = min(height, most(vectors))
+    rows = min(height, highest(vectors))
     even = [r for r in range(rows, rows // 2, -1) if height % r == 0]
     rows = even[0] if even else -(-height // -(-height // rows))
-    wide = max(vectors, min(WIDEST, (registers - 1) // (rows + 1)))
-    return rows, vectors if part or width % wide else wide
+    wide = max(vectors, min(most, WIDEST, (registers - 1) // (rows + 1)))
+    even = not (part or width % wide) or width >= LONG * wide
+    return rows, wide if even else vectors
 
 
 def tile_shapes(height: int, width: int, target: Target) -> list[tuple[int, int]]:
@@ -178,7 +183,8 @@ class Product:
         self.width: Final = loops.extent(column)
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         size = self.height, self.width // self.lanes, self.target
-        model = tile or tile_shape(*size, part=bool(self.width % self.lanes))
+        most = PACK // (self.depth * self.lanes * place.value.dtype.itemsize)
+        model = tile or tile_shape(*size, part=bool(self.width % self.lanes), most=most)
         self.tile_rows, self.vectors = loops.decide.of("tile", model, tile_shapes(*size))
         self.panel: Final = self.lanes * self.vectors
         self.whole_rows: Final = self.height // self.tile_rows * self.tile_rows
@@ -190,6 +196,7 @@ class Product:
         self.pack: _Pack | None = None
         self.apart: _Epilogue | None = None
         self.lines: _Lines | None = None
+        self.ahead: Ahead | None = None
 
     def copy_ahead(self) -> bool:
         """Copy all columns that lie apart, if scratch holds them: for all of the blocks of rows that come after.
@@ -239,6 +246,9 @@ class Product:
         if along is not None or (split and not wide):
             self.pack = self._packed(sheets, along)
         if self.pack is not None:
+            self.ahead = Ahead(
+                self.emitter, self.axes, self.pack.factor, row=self.pack.ranges[-1], column=self.column
+            )
             self._take_from(self.pack)
         self.lines = self._widened_rows() if split else None
         self.apart = self._epilogue()
@@ -458,7 +468,10 @@ class Product:
         def block(counter: Node, carried: list[Node]) -> list[Node]:
             inner = len(emitter.frames) - 1
             last = emitter.put(inner, minimum(emitter.put(inner, add(counter, number(pack.columns))), stop))
+            self._read_ahead(pack)
             over(lambda body: self.loops.whole_vectors(v, counter, last, self.lanes, self.vectors, body))
+            for r in pack.ranges:
+                emitter.beside.pop(r, None)
             return carried
 
         def rest() -> None:
@@ -470,6 +483,33 @@ class Product:
         emitter.loop(start, stop, pack.columns, (), block, lambda f, c: (self.block, Binding(f, c)))
         if self.whole_columns < self.width:
             emitter.when(emitter.put(level, lt(number(self.whole_columns), end)), rest)
+
+    def _read_ahead(self, pack: _Pack) -> None:
+        """Have each tile ask for a part of the block of columns after this one, which is copied next."""
+        emitter = self.emitter
+        along = pack.ranges[-1]
+        ahead = self.ahead
+        if self.width <= pack.columns or not ahead or len(pack.ranges) > 1:
+            return
+        tiles = -(-self.height // self.tile_rows)
+        every, count = shares(self.depth, tiles) if pack.turn is None else (ahead.line, -(-self.panel // tiles))
+
+        def put(node: Node) -> Node:
+            return emitter.put(len(emitter.frames) - 1, node)
+
+        def ask(counter: Node) -> None:
+            first = put(mul(emitter.bound[self.row].base, number(count)))
+            first = put(floor_div(first, number(self.tile_rows)))
+            column = put(add(emitter.bound[self.column].base, number(pack.columns)))
+            if pack.turn is None:
+                column = put(minimum(column, number(self.width - self.panel)))
+                ahead.ask(put(add(counter, first)), range(count), column, ahead.along(self.panel))
+            else:
+                first = put(minimum(first, number(self.panel - count)))
+                column = put(minimum(put(add(column, first)), number(self.width - count)))
+                ahead.ask(counter, range(1), column, range(count))
+
+        emitter.beside[along] = every, ask
 
     def _turn_in(self, pack: _Pack, turn: _Turn, instances: list[Instance]) -> None:
         """Copy the columns of one panel that lie apart: as many as there are lanes at once."""

@@ -138,13 +138,13 @@ def test_columns_that_lie_apart_are_turned_in_registers(interpret: bool) -> None
     assert not gathered
 
 
-@pytest.mark.parametrize("size", [512, 1024, 4096, 8192])
-def test_packed_columns_leave_room_on_the_stack(size: int) -> None:
+@pytest.mark.parametrize(("size", "loops"), [(512, 8), (1024, 8), (4096, 8), (8192, 12)])  # the last is in slabs
+def test_packed_columns_leave_room_on_the_stack(size: int, loops: int) -> None:
     k = Operands()
     a = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (size, size), (size * 4, 4))
     lowered = lower(product(k, a, a, a), host_target(2))
     assert scratch(lowered) <= PACK
-    assert sum(isinstance(n.op, Loop) for n in lowered.linear.src) <= 8
+    assert sum(isinstance(n.op, Loop) for n in lowered.linear.src) <= loops
     assert len(lowered.linear.src) < 400
 
 

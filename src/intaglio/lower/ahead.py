@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
 from intaglio.lower.binding import Binding
+from intaglio.lower.index import number
+from intaglio.ops.elementwise import add
 from intaglio.ops.loop import PREFETCH, Range
 from intaglio.ops.memory import Load
 
@@ -26,13 +28,24 @@ APART: Final = 8  # rows of a panel that are multiplied between two reads at lea
 class Ahead:
     """The reads of a matrix, of which some elements can be asked for."""
 
-    def __init__(self, emitter: Emitter, axes: itertools.count[int], factor: Node, *, row: Node, column: Node) -> None:
-        """Of a factor whose rows and columns are two ranges."""
+    def __init__(
+        self,
+        emitter: Emitter,
+        axes: itertools.count[int],
+        factor: Node,
+        *,
+        row: Node,
+        column: Node,
+        sheet: Node | None = None,
+    ) -> None:
+        """Of a factor whose rows and columns are two ranges; if those of `sheet` are many matrices, of the next one."""
         self._emitter: Final = emitter
+        self._sheet: Final = None if sheet is None else (sheet, make(Range(next(axes)), sheet.src[0]))
         self._row: Final = make(Range(next(axes)), row.src[0])
         self._column: Final = make(Range(next(axes)), column.src[0])
         reads = {n.src[0]: n for n in walk((factor,)) if isinstance(n.op, Load) and _is_even(emitter, n, row, column)}
-        places = substitute([n.src[1] for n in reads.values()], {row: self._row, column: self._column})
+        moved = {row: self._row, column: self._column, **dict([self._sheet] if self._sheet else [])}
+        places = substitute([n.src[1] for n in reads.values()], moved)
         self._reads: Final = list(zip(reads, places, strict=True))
         self.line: Final = LINE // max((n.dtype.itemsize for n in reads), default=LINE)  # elements of one
 
@@ -48,7 +61,11 @@ class Ahead:
         """Ask for elements: so many rows and columns after one."""
         emitter = self._emitter
         frame = len(emitter.frames) - 1
-        for r, first in ((self._row, row), (self._column, column)):
+        starts = {self._row: row, self._column: column}
+        if self._sheet is not None:
+            sheet, following = self._sheet
+            starts[following] = emitter.put(frame, add(emitter.bound[sheet].base, number(1)))
+        for r, first in starts.items():
             emitter.bit(r)
             emitter.bound[r] = Binding(frame, first)
         for pointer, place in self._reads:
@@ -56,7 +73,8 @@ class Ahead:
                 for c in columns:
                     at, _ = emitter.address(place, {self._row: k, self._column: c})
                     emitter.effect(make(PREFETCH, pointer, at))
-        del emitter.bound[self._row], emitter.bound[self._column]
+        for r in starts:
+            del emitter.bound[r]
 
 
 def shares(lines: int, tiles: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SHARED: Final = 16 * CHUNK  # multiplications from which threads share a product
 PIECE: Final = 8 * CHUNK  # multiplications of a chunk at least: few, as a worker that comes late then costs little
+SHARES: Final = 8  # chunks of a batch of products for each thread at most
 COPIED: Final = 4  # times as many, where each chunk copies columns
 PACKED_ROWS: Final = 96  # rows from which a copy of the columns pays, if a cache holds them
 FAR_ROWS: Final = 7  # rows from which it pays if none does
@@ -36,6 +37,7 @@ TURNED_ROWS: Final = 16  # rows from which it pays if the columns lie apart: `sc
 PACK: Final = 1 << 19  # bytes of packed columns at most: they lie on the stack
 HEAVY: Final = 12  # operations from which what is made of a product is computed apart
 WIDEST: Final = 8  # vectors of a tile's row at most
+NEAR: Final = 4  # vectors of a tile's row of a matrix in a cache
 LONG: Final = 32  # tiles of a row from which it matters little how many columns the last of them has
 
 
@@ -70,13 +72,15 @@ def turned_column(loops: Loops, value: Node, pointer_index: Node, ranges: list[N
 
 
 def tile_shape(
-    height: int, width: int, target: Target, *, part: bool = False, most: int = WIDEST
+    height: int, width: int, target: Target, *, part: bool = False, most: int = WIDEST, near: bool = False
 ) -> tuple[int, int]:
     """(rows, vectors) of a tile of a product of `height` rows and `width` vectors, and `part` of another.
 
     Sums for all of it, the vectors of one row and one number fit in the registers. Where the rows that leave none over
     are few, there are more vectors, if those leave none over either: each multiply-add waits for the one before it into
-    the same sum, and each turn of the loop costs something besides. `most` is how many vectors wide a panel may be.
+    the same sum, and each turn of the loop costs something besides. Tiles of a matrix that lies `near`, in a cache, are as
+    wide as four vectors: what is read of it in place are longer pieces of its rows. `most` is how many vectors wide a
+    panel may be.
     """
     registers = target.vector_registers
 
@@ -90,8 +94,11 @@ def tile_shape(
     even = [r for r in range(rows, rows // 2, -1) if height % r == 0]
     rows = even[0] if even else -(-height // -(-height // rows))
     wide = max(vectors, min(most, WIDEST, (registers - 1) // (rows + 1)))
-    even = not (part or width % wide) or width >= LONG * wide
-    return rows, wide if even else vectors
+    if not (part or width % wide) or width >= LONG * wide:
+        return rows, wide
+    if near and vectors < NEAR and not (part or width % NEAR) and highest(NEAR) > 1:
+        return -(-height // -(-height // highest(NEAR))), NEAR
+    return rows, vectors
 
 
 def tile_shapes(height: int, width: int, target: Target) -> list[tuple[int, int]]:
@@ -184,7 +191,8 @@ class Product:
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         size = self.height, self.width // self.lanes, self.target
         most = PACK // (self.depth * self.lanes * place.value.dtype.itemsize)
-        model = tile or tile_shape(*size, part=bool(self.width % self.lanes), most=most)
+        self.near: Final = self._is_near()
+        model = tile or tile_shape(*size, part=bool(self.width % self.lanes), most=most, near=self.near)
         self.tile_rows, self.vectors = loops.decide.of("tile", model, tile_shapes(*size))
         self.panel: Final = self.lanes * self.vectors
         self.whole_rows: Final = self.height // self.tile_rows * self.tile_rows
@@ -196,7 +204,6 @@ class Product:
         self.pack: _Pack | None = None
         self.apart: _Epilogue | None = None
         self.lines: _Lines | None = None
-        self.ahead: Ahead | None = None
 
     def copy_ahead(self) -> bool:
         """Copy all columns that lie apart, if scratch holds them: for all of the blocks of rows that come after.
@@ -246,10 +253,9 @@ class Product:
         if along is not None or (split and not wide):
             self.pack = self._packed(sheets, along)
         if self.pack is not None:
-            self.ahead = Ahead(
-                self.emitter, self.axes, self.pack.factor, row=self.pack.ranges[-1], column=self.column
-            )
             self._take_from(self.pack)
+        elif sheets and not wide:
+            self._read_next_sheet(sheets[-1])
         self.lines = self._widened_rows() if split else None
         self.apart = self._epilogue()
         if stop is not None:
@@ -296,6 +302,12 @@ class Product:
         (factor,) = (s for s in fold.src[0].src if self.emitter.mask(s) & self.emitter.bit(self.column))
         return factor
 
+    def _is_near(self) -> bool:
+        """Whether the columns lie together and are few enough to stay in a cache: then they are read in place."""
+        if self.words or len(self.folds) != 1 or self._turned() is not None:
+            return False
+        return self.width * self.depth * self._column_factor().dtype.itemsize <= self.target.level2 // 4
+
     def _turned(self) -> Node | None:
         """The range along which columns that lie apart are read, if they are turned in registers."""
         if len(self.folds) != 1 or self.height < TURNED_ROWS:
@@ -313,15 +325,11 @@ class Product:
         (fold,) = self.folds
         factor = self._column_factor()
         line = self.depth * factor.dtype.itemsize
-        total = self.width * line
-        for r in sheets:
-            total *= self.loops.extent(r)
         rows = FAR_ROWS if self.width * line > 2 * self.target.level2 else PACKED_ROWS
-        near = total <= self.target.level2 // 4
         if self.panel * line > PACK:
             return None
         if along is None:
-            pays = bool(self.words) or not (near or self.height < rows or self.width <= self.panel)
+            pays = bool(self.words) or not (self.near or self.height < rows or self.width <= self.panel)
             free = not self.words and self.width > self.panel
             if not self.loops.decide.of("pack", int(pays), (0, 1) if free else ()):
                 return None
@@ -417,6 +425,7 @@ class Product:
             return None, None
         chunks = work // PIECE
         if sheets and self.loops.extent(sheets[0]) >= 8:
+            chunks = min(chunks, SHARES * self.target.threads)  # of some sheets: each tile asks for what comes next
             return self.loops.chunk(self.loops.extent(sheets[0]), CHUNK * chunks, 1)
         if self.pack is not None and self._is_tall():
             rows = -(-self.whole_rows // (2 * self.target.threads) // self.tile_rows) * self.tile_rows
@@ -468,7 +477,8 @@ class Product:
         def block(counter: Node, carried: list[Node]) -> list[Node]:
             inner = len(emitter.frames) - 1
             last = emitter.put(inner, minimum(emitter.put(inner, add(counter, number(pack.columns))), stop))
-            self._read_ahead(pack)
+            if self.width > pack.columns and len(pack.ranges) == 1:
+                self._read_next_block(pack)
             over(lambda body: self.loops.whole_vectors(v, counter, last, self.lanes, self.vectors, body))
             for r in pack.ranges:
                 emitter.beside.pop(r, None)
@@ -484,23 +494,17 @@ class Product:
         if self.whole_columns < self.width:
             emitter.when(emitter.put(level, lt(number(self.whole_columns), end)), rest)
 
-    def _read_ahead(self, pack: _Pack) -> None:
+    def _read_next_block(self, pack: _Pack) -> None:
         """Have each tile ask for a part of the block of columns after this one, which is copied next."""
-        emitter = self.emitter
-        along = pack.ranges[-1]
-        ahead = self.ahead
-        if self.width <= pack.columns or not ahead or len(pack.ranges) > 1:
-            return
+        (along,) = pack.ranges
+        ahead = Ahead(self.emitter, self.axes, pack.factor, row=along, column=self.column)
         tiles = -(-self.height // self.tile_rows)
         every, count = shares(self.depth, tiles) if pack.turn is None else (ahead.line, -(-self.panel // tiles))
-
-        def put(node: Node) -> Node:
-            return emitter.put(len(emitter.frames) - 1, node)
+        put = self._put
 
         def ask(counter: Node) -> None:
-            first = put(mul(emitter.bound[self.row].base, number(count)))
-            first = put(floor_div(first, number(self.tile_rows)))
-            column = put(add(emitter.bound[self.column].base, number(pack.columns)))
+            first = self._share_of_tile(count)
+            column = put(add(self.emitter.bound[self.column].base, number(pack.columns)))
             if pack.turn is None:
                 column = put(minimum(column, number(self.width - self.panel)))
                 ahead.ask(put(add(counter, first)), range(count), column, ahead.along(self.panel))
@@ -509,7 +513,33 @@ class Product:
                 column = put(minimum(put(add(column, first)), number(self.width - count)))
                 ahead.ask(counter, range(1), column, range(count))
 
-        emitter.beside[along] = every, ask
+        if ahead:
+            self.emitter.beside[along] = every, ask
+
+    def _read_next_sheet(self, sheet: Node) -> None:
+        """Have each tile ask for a part of the columns of the sheet after this one, if they are read in place."""
+        (fold,) = self.folds if self.near else (None,)
+        if fold is None or len(fold.src) != 2:
+            return
+        (_, along), column = fold.src, self.column
+        ahead = Ahead(self.emitter, self.axes, self._column_factor(), row=along, column=column, sheet=sheet)
+        every, count = shares(self.depth, -(-self.height // self.tile_rows))
+
+        def ask(counter: Node) -> None:
+            row = self._put(add(counter, self._share_of_tile(count)))
+            ahead.ask(row, range(count), self.emitter.bound[column].base, ahead.along(self.panel))
+
+        if ahead:
+            self.emitter.beside[along] = every, ask
+
+    def _share_of_tile(self, count: int) -> Node:
+        """The number of this tile among the rows' times how much each of them asks for."""
+        before = self._put(mul(self.emitter.bound[self.row].base, number(count)))
+        return self._put(floor_div(before, number(self.tile_rows)))
+
+    def _put(self, node: Node) -> Node:
+        """Have an instruction in the innermost frame."""
+        return self.emitter.put(len(self.emitter.frames) - 1, node)
 
     def _turn_in(self, pack: _Pack, turn: _Turn, instances: list[Instance]) -> None:
         """Copy the columns of one panel that lie apart: as many as there are lanes at once."""

@@ -114,7 +114,9 @@ class Slabs:
         target = self.emitter.target
         reads = [n for n in walk((self.factor,)) if isinstance(n.op, Load)]
         steps = [abs(self.emitter.index.affine(n.src[1])[1].get(self.depth, 0)) * n.dtype.itemsize for n in reads]
-        return min((target.level2 // 2 // (step & -step) for step in steps if step), default=self.loops.extent(self.depth))
+        return min(
+            (target.level2 // 2 // (step & -step) for step in steps if step), default=self.loops.extent(self.depth)
+        )
 
     def run(self, sheets: list[Node], *, split: bool) -> None:
         """Write the loops; `split`: threads share blocks of columns."""

@@ -550,11 +550,10 @@ class Emitter:
 
         if len(ranges) > 1 or rest or r in self.stops or extent * len(instances) > WRITTEN_OUT:
 
-            def run(start: Node, stop: Node, carried: list[Node]) -> list[Node]:
+            def turns(start: Node, stop: Node, carried: list[Node]) -> list[Node]:
                 return self.loop(start, stop, 1, carried, turn, bind)
 
-            if r in self.beside:
-                run = self.with_beside(*self.beside[r], run)
+            run = self.with_beside(*self.beside[r], turns) if r in self.beside else turns
             return self.in_blocks(spans, number(0), self.stops.get(r, r.src[0]), inits, run)
 
         def written_out(spans: list[int], start: int, stop: int, carried: list[Node]) -> list[Node]:

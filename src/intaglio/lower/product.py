@@ -78,9 +78,8 @@ def tile_shape(
 
     Sums for all of it, the vectors of one row and one number fit in the registers. Where the rows that leave none over
     are few, there are more vectors, if those leave none over either: each multiply-add waits for the one before it into
-    the same sum, and each turn of the loop costs something besides. Tiles of a matrix that lies `near`, in a cache, are as
-    wide as four vectors: what is read of it in place are longer pieces of its rows. `most` is how many vectors wide a
-    panel may be.
+    the same sum, and each turn of the loop costs something besides. Tiles of a matrix that lies `near`, in a cache, are
+    as wide as four vectors: longer pieces of its rows are read in place. A panel may be `most` vectors wide.
     """
     registers = target.vector_registers
 

@@ -100,6 +100,13 @@ def tile_shape(
     return rows, vectors
 
 
+def even_chunks(tiles: int, most: int, threads: int) -> int:
+    """How many chunks some tiles are cut in: at most so many, and as many for each thread if they are enough."""
+    least = -(-tiles // max(1, most))
+    numbers = (-(-tiles // per) for per in range(least, tiles // threads + 1))
+    return next((number for number in numbers if number % threads == 0), most)
+
+
 def tile_shapes(height: int, width: int, target: Target) -> list[tuple[int, int]]:
     """Shapes of tiles that may be tried: for some widths the highest that fit in the registers, and lower ones."""
     found: list[tuple[int, int]] = []
@@ -437,6 +444,7 @@ class Product:
         elif self.whole_rows >= 2 * self.tile_rows:
             if self.pack is not None:  # each chunk copies the columns
                 chunks = max(1, chunks // COPIED)
+            chunks = even_chunks(self.whole_rows // self.tile_rows, min(chunks, CHUNKS), self.target.threads)
             self.row_chunk = self.loops.chunk(self.whole_rows, CHUNK * chunks, self.tile_rows)
         return None, None
 

@@ -11,7 +11,7 @@ import pytest
 
 from intaglio.core.target import Target
 from intaglio.lower.kernel import Lowered, lower
-from intaglio.lower.product import PACK, tile_shape
+from intaglio.lower.product import PACK, even_chunks, tile_shape
 from intaglio.ops.elementwise import mul
 from intaglio.ops.loop import Interleave, Loop, sink
 from intaglio.ops.memory import Load, Local
@@ -152,3 +152,11 @@ def test_caches_of_the_host_are_in_order() -> None:
     found = host_caches()
     assert set(found) <= {"level1", "level2", "level3"}
     assert sorted(found.values()) == [found[name] for name in sorted(found)]
+
+
+def test_threads_have_as_many_chunks_where_there_are_enough() -> None:
+    assert [even_chunks(tiles, 8, 2) for tiles in (42, 32, 7, 3, 1)] == [6, 8, 4, 8, 8]
+    for tiles in range(1, 100):
+        for threads in (1, 2, 3, 16):
+            number = even_chunks(tiles, 8, threads)
+            assert number == 8 or (number % threads == 0 and number <= 8)

@@ -62,6 +62,11 @@ class Template:
             self.loaded.extend([None if isinstance(k, Copy) else load(k) for k in self.kernels])
         return self.loaded
 
+    @property
+    def least(self) -> int:
+        """The size from which on its kernels are right, if it is at the nominal one."""
+        return max((executable.lowered.least for executable in self.load() if executable is not None), default=0)
+
 
 @dataclass(slots=True)
 class Move:

@@ -7,11 +7,13 @@ a program that runs again finds its form by the key, and neither a program nor a
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from intaglio.ir.node import Op
 from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, BufferRef, Const, Read
 from intaglio.schedule.program import Output, Program, ReadAt
+from intaglio.schedule.sizes import take_apart
 from intaglio.schedule.structure import cut, is_plain, part_of
 from intaglio.storage import checks
 from intaglio.storage.storage import Storage
@@ -30,6 +32,8 @@ class Codes:
 
     def __init__(self) -> None:
         self.known: Final[dict[Hashable, int]] = {}
+        self._things: Final[dict[int, Hashable]] = {}
+        self._apart: Final[dict[int, tuple[int, list[int]]]] = {}
         self.places: Final[dict[View, tuple[int, int]]] = {}
         self._last: int = 0
 
@@ -40,7 +44,24 @@ class Codes:
             if len(self.known) >= CODES:
                 self.known.clear()
                 self.places.clear()
+                self._things.clear()
+                self._apart.clear()
             self._last = found = self.known[thing] = self._last - 1
+            self._things[found] = thing
+        return found
+
+    def apart(self, code: int) -> tuple[int, list[int]]:
+        """A number taken apart: into that of the same thing without its integers, and these.
+
+        What stands alone, or is forgotten by now, is left as it is.
+        """
+        found = self._apart.get(code)
+        if found is None:
+            thing = self._things.get(code)
+            has_parts = isinstance(thing, (tuple, Op))
+            skeleton, integers = take_apart(cast("tuple[Any, ...] | Op", thing)) if has_parts else ((), [])
+            found = (self.of((Codes, skeleton)), integers) if integers else (code, integers)
+            self._apart[code] = found
         return found
 
     def place(self, view: View) -> tuple[int, int]:

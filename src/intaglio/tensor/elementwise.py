@@ -164,7 +164,7 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
             return quick
     op, swapped = way.op, way.swapped
     left = x._value()
-    right = y if y.__class__ in PYTHONS else operand(name, x, y)
+    right: Node | int | float | bool = y if y.__class__ in PYTHONS else operand(name, x, y)  # pyright: ignore[reportAssignmentType] -- by its class
     if isinstance(op, ops.Comparison) and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
         answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
         return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)

@@ -8,6 +8,7 @@ from typing import Final
 from intaglio.core.errors import DeviceError
 
 DEVICES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")
+FAR: Final = 1 << 22, 1 << 23  # bytes of a result from which it goes past the caches, the smallest and the largest
 
 
 def canonical(name: str) -> str:
@@ -33,6 +34,16 @@ class Target:
     level1: int = 32 << 10  # bytes of data cache by level
     level2: int = 1 << 20
     level3: int = 16 << 20
+
+    @property
+    def far(self) -> int:
+        """Bytes of a result from which it goes past the caches: half as much again as those hold that are a core's own.
+
+        What is left there of it, beside what it was computed from, is too little to pay for reading each of its lines
+        before it is written.
+        """
+        least, most = FAR
+        return min(max(least, 3 * self.threads * self.level2 // 2), most)
 
     @property
     def vector_registers(self) -> int:

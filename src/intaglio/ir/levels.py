@@ -16,7 +16,7 @@ At every level: integers wrap; x // 0 and x % 0 are 0 for integers; floor_div an
 or more gives 0 (-1 for shr below zero); maximum, minimum and their reductions keep NaN; 0.0 and -0.0 are equal. A
 float op is rounded in its own dtype (half precision through float32), only Fma fuses. The order of a reduction is a
 function of dtype, shape and axis. Effects (Store, StoreAt) happen in the order in which they stand; nothing else has
-one: a Prefetch is a hint.
+one.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ from intaglio.lower.scans import Running
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.sliding import sliding
-from intaglio.lower.stream import Stream, streamed
-from intaglio.lower.words import in_words
+from intaglio.lower.stream import Stream, all_streamed
+from intaglio.lower.words import Words, in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, cast, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
@@ -60,7 +60,6 @@ VECTORS: Final = (1, 2, 4, 8, 16)  # as many may be tried
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
 LONGEST: Final = 400  # nodes up to which a long expression of many elements is computed for some vectors at a time
-FAR: Final = 1 << 23  # bytes of a result from which it goes past the caches: soon they would hold none of it
 MANY: Final = 1 << 22  # elements of work from which a kernel's time counts more than its compilation's
 EXACT: Final = choices + logic + integers + floats + casts
 
@@ -508,27 +507,32 @@ class _Kernel:
             row = row_range(self.loops, places[0].value, ranges, v)
         if row is not None:
             self._pass_caches(places, math.prod(self.loops.extent(r) for r in ranges))
+        sheets = [r for r in ranges if r is not row and r is not v]
+        words: Words | None = None
+        if v is not None and row is not None and split:
+            words = in_words(self.loops, self.axes, places[0], row, v, sheets)
+        if words is not None and words.is_exact:
+            words.run(ranges)
+            return
+        taken = all_streamed(self.loops, places, ranges, v) if v is not None and not self.index.sized else []
+        if v is not None and taken and self.decide.of("stream", 1, (0,)):
+            for place, fold, own in taken:
+                outer = [r for r in ranges if r is not v and r is not own]
+                Stream(self.loops, self.axes, place, fold, v, own).run(outer, split=split)
+            return
         slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
         if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):
-            sheets = [r for r in ranges if r is not row and r is not v]
             Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
             return
+        if words is not None:
+            words.run(ranges)
+            return
         if v is not None and row is not None:
-            sheets = [r for r in ranges if r is not row and r is not v]
-            words = in_words(self.loops, self.axes, places[0], row, v, sheets) if split else None
-            if words is not None:
-                words.run(ranges)
-                return
             slid = sliding(self.loops, self.axes, places[0], row=row, column=v, others=sheets)
             if slid is not None and self.decide.of("slid", 1, (0,)):
                 slid.run([r for r in sheets if r is not slid.line], split=split)
                 return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
-            return
-        fold = streamed(self.loops, places[0], v) if v is not None and alone else None
-        if v is not None and fold is not None and self.decide.of("stream", 1, (0,)):
-            outer = [r for r in ranges if r is not v]
-            Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
             return
         dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
@@ -584,7 +588,7 @@ class _Kernel:
         """Have large results that the kernel does nothing else with written past the caches."""
         for place in places:
             op = place.pointer.op
-            if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= FAR:
+            if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= self.target.far:
                 self.past.add(op.slot)
 
     def _keep_rows(self, places: list[Place], v: Node) -> list[Place]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, toposort, walk
-from intaglio.lower.ahead import Ahead, shares
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.lower.turn import transposed, turned_range
+from intaglio.lower.upcoming import Upcoming, shares
 from intaglio.ops.elementwise import Cast, Elementwise, Mul, add, eq, floor_div, lt, minimum, mul
 from intaglio.ops.loop import STORE, Chunk, Range
 from intaglio.ops.memory import Local, load
@@ -504,9 +504,9 @@ class Product:
     def _read_next_block(self, pack: _Pack) -> None:
         """Have each tile ask for a part of the block of columns after this one, which is copied next."""
         (along,) = pack.ranges
-        ahead = Ahead(self.emitter, self.axes, pack.factor, row=along, column=self.column)
+        upcoming = Upcoming(self.emitter, self.axes, pack.factor, row=along, column=self.column)
         tiles = -(-self.height // self.tile_rows)
-        every, count = shares(self.depth, tiles) if pack.turn is None else (ahead.line, -(-self.panel // tiles))
+        every, count = shares(self.depth, tiles) if pack.turn is None else (upcoming.line, -(-self.panel // tiles))
         put = self._put
 
         def ask(counter: Node) -> None:
@@ -514,13 +514,13 @@ class Product:
             column = put(add(self.emitter.bound[self.column].base, number(pack.columns)))
             if pack.turn is None:
                 column = put(minimum(column, number(self.width - self.panel)))
-                ahead.ask(put(add(counter, first)), range(count), column, ahead.along(self.panel))
+                upcoming.ask(put(add(counter, first)), range(count), column, upcoming.along(self.panel))
             else:
                 first = put(minimum(first, number(self.panel - count)))
                 column = put(minimum(put(add(column, first)), number(self.width - count)))
-                ahead.ask(counter, range(1), column, range(count))
+                upcoming.ask(counter, range(1), column, range(count))
 
-        if ahead:
+        if upcoming:
             self.emitter.beside[along] = every, ask
 
     def _read_next_sheet(self, sheet: Node) -> None:
@@ -529,14 +529,14 @@ class Product:
         if fold is None or len(fold.src) != 2:
             return
         (_, along), column = fold.src, self.column
-        ahead = Ahead(self.emitter, self.axes, self._column_factor(), row=along, column=column, sheet=sheet)
+        upcoming = Upcoming(self.emitter, self.axes, self._column_factor(), row=along, column=column, sheet=sheet)
         every, count = shares(self.depth, -(-self.height // self.tile_rows))
 
         def ask(counter: Node) -> None:
             row = self._put(add(counter, self._share_of_tile(count)))
-            ahead.ask(row, range(count), self.emitter.bound[column].base, ahead.along(self.panel))
+            upcoming.ask(row, range(count), self.emitter.bound[column].base, upcoming.along(self.panel))
 
-        if ahead:
+        if upcoming:
             self.emitter.beside[along] = every, ask
 
     def _share_of_tile(self, count: int) -> Node:

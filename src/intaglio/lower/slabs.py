@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
-from intaglio.lower.ahead import Ahead, shares
+from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import PACK, tile_shape, tile_shapes
+from intaglio.lower.upcoming import Upcoming, shares
 from intaglio.ops.elementwise import add, floor_div, lt, minimum, mul, sub, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, const, load
@@ -70,11 +71,11 @@ class Slabs:
         self.first: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a slab
         self.top: Final = make(Range(next(axes)), row.src[0])  # the first row of a block of rows
         self.tiles: Final = -(-self.rows // self.tile_rows)
-        self.ahead: Final = (
-            Ahead(self.emitter, axes, factor, row=self.depth, column=column)
-            if self.tiles > 1 and not near and not self.copies
-            else None
-        )
+        asks = not near and not self.copies
+        only = self.tiles == 1  # tile of a panel: it asks for the next one with each of its loads
+        self.reads: Final = asked_ahead(loops, fold, column, row, column) if asks and only else []
+        upcoming = Upcoming(self.emitter, axes, factor, row=self.depth, column=column) if asks and not only else None
+        self.upcoming: Final = upcoming or None
         self.scratch: Final = make(Local(next(axes), factor.dtype, self.lines * stride))
         self.sums: Final = make(Local(next(axes), fold.dtype, self.rows * stride))
         index = self.emitter.index
@@ -173,7 +174,7 @@ class Slabs:
                 emitter.store(self.scratch, self.copied, emitter.emit(self.factor, instance), instance)
 
         def panel(instances: list[Instance], first: Node, last: Node) -> None:
-            following = self._next(start, end, first, last) if self.ahead else None
+            following = self._next(start, end, first, last) if self.upcoming else None
             self._tiles(instances, (top, bottom), (first, last), following)
 
         def slab(counter: Node, carried: list[Node]) -> list[Node]:
@@ -244,10 +245,12 @@ class Slabs:
             def take_all(start: Node, end: Node, carried: list[Node]) -> list[Node]:
                 return emitter.loop(start, end, 1, carried, take, lambda f, c: (self.depth, Binding(f, c)))
 
-            sums = self._read_ahead(start, end, following, before, take_all)
+            sums = self._ask_between(start, end, following, before, take_all)
             for total, one in zip(sums, every, strict=True):
                 emitter.store(self.sums, self.held, total, one)
 
+        reads = dict.fromkeys(self.reads, (self.column, self.vectors))
+        emitter.ahead.update(reads)
         inside = emitter.put(level, minimum(bottom, number(whole)))
         for first, stop, count in ((top, inside, self.tile_rows), (number(whole), bottom, self.height - whole)):
             if count:
@@ -259,8 +262,10 @@ class Slabs:
                     lambda _, k, count=count: (tile(count, instances), k)[1],
                     lambda f, c, count=count: (self.row, Binding(f, c, count)),
                 )
+        for read in reads:
+            del emitter.ahead[read]
 
-    def _read_ahead(
+    def _ask_between(
         self,
         start: Node,
         end: Node,
@@ -269,11 +274,11 @@ class Slabs:
         take: Callable[[Node, Node, list[Node]], list[Node]],
     ) -> list[Node]:
         """What `take` makes of the sums of a tile from start to end, between which the next panel is asked for."""
-        emitter, ahead = self.emitter, self.ahead
-        if ahead is None or following is None:
+        emitter, upcoming = self.emitter, self.upcoming
+        if upcoming is None or following is None:
             return take(start, end, sums)
         every, count = shares(self.lines, self.tiles)
-        lines = ahead.along(self.lanes * self.vectors)
+        lines = upcoming.along(self.lanes * self.vectors)
         row, column = following
         level = len(emitter.frames) - 1
         tile = emitter.put(level, sub(emitter.bound[self.row].base, emitter.bound[self.top].base))
@@ -283,7 +288,7 @@ class Slabs:
 
         def ask(counter: Node) -> None:
             first = emitter.put(len(emitter.frames) - 1, add(row, counter))
-            ahead.ask(first, range(count), column, lines)
+            upcoming.ask(first, range(count), column, lines)
 
         return emitter.with_beside(every, ask, take)(start, end, sums)
 

@@ -103,9 +103,9 @@ class Store(Statement):
 
 
 class Prefetch(Statement):
-    """A line of memory that is asked for before it is read, or never read. LINEAR: src (pointer, index).
+    """A wish that a line of memory come nearer, as it is soon read. LINEAR level: src (pointer, index).
 
-    It changes no value, so the index may lie past the end of the memory.
+    No value depends on it, and the index may lie outside of the buffer.
     """
 
     name: ClassVar[str] = "prefetch"

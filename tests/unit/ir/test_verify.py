@@ -135,11 +135,11 @@ def damaged() -> dict[str, tuple[Callable[[], Node], str]]:
         ),
         "scalar mask": (lambda: linear(store(Q, whole(0), ZERO, const(dtypes.bool, True))), r"the mask is bool\[\]"),
         "store through a value": (lambda: linear(store(ZERO, whole(0), ZERO)), "must go through a param or local"),
-        "prefetch of lanes": (
-            lambda: linear(lanes, make(PREFETCH, P, lanes)),
-            r"the index is int64\[4\], the value has shape \[\]",
+        "prefetch of a value": (
+            lambda: linear(make(PREFETCH, P, whole(0), ZERO)),
+            "a prefetch takes a pointer and an index",
         ),
-        "prefetch of a value": (lambda: linear(make(PREFETCH, P)), "a prefetch takes a pointer and an index"),
+        "prefetch of lanes": (lambda: linear(lanes, make(PREFETCH, P, lanes)), r"the index is int64\[4\]"),
         "lanes": (lambda: linear(three, make(Across("sum"), three)), r"across takes a vector of 2 \*\* k lanes"),
         "lanes in turn": (lambda: linear(three, make(Interleave(True), three, three)), r"two vectors of 2 \* k lanes"),
         "lanes by number": (lambda: linear(three, make(Shuffle((0, 6)), three, three)), "lanes of two alike vectors"),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from intaglio.core.dtypes import dtypes
-from intaglio.lower.kernel import FAR, lower
+from intaglio.core.target import Target
+from intaglio.lower.kernel import lower
 from intaglio.ops.elementwise import add, cast, maximum, mul
 from intaglio.ops.loop import Linear, sink, store
 from intaglio.ops.memory import const, take
@@ -17,6 +18,7 @@ from intaglio.runtime.compiler import host_target
 from tests.unit.lower.running import Operands, numbers, run
 
 ONE = const(dtypes.float32, 1)
+FAR = host_target(3).far
 
 
 def large(shape: tuple[int, ...], shift: int = 0) -> np.ndarray:
@@ -75,7 +77,8 @@ def test_a_large_product_lands_wherever_it_begins(shape: tuple[int, int, int], s
 
 def test_only_what_is_large_and_not_read_goes_past_the_caches() -> None:
     target = host_target(1)
-    for size, in_place, past in [(FAR // 4, False, True), (FAR // 4 - 1, False, False), (FAR // 4, True, False)]:
+    least = target.far // 4
+    for size, in_place, past in [(least, False, True), (least - 1, False, False), (least, True, False)]:
         k = Operands()
         out = np.empty(size, np.float32)
         place = k.read(out)
@@ -83,3 +86,9 @@ def test_only_what_is_large_and_not_read_goes_past_the_caches() -> None:
         linear = lower(sink(store(place, add(value, ONE))), target).linear
         text = llvm.render(linear, target)
         assert ("nontemporal" in text, "sfence" in text) == (past and "sse2" in target.features,) * 2
+
+
+def test_what_is_large_follows_from_the_caches_of_all_threads() -> None:
+    assert Target(threads=1, level2=4 << 20).far == 6 << 20
+    assert Target(threads=4, level2=4 << 20).far == 8 << 20
+    assert Target(threads=2, level2=1 << 18).far == 4 << 20

@@ -1,4 +1,4 @@
-"""Reading ahead: which lines of a matrix are asked for, and that it changes nothing else."""
+"""What is multiplied next: which lines of a matrix are asked for, and that it changes nothing else."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from intaglio.ir.interpret import run_linear
 from intaglio.ir.levels import Level
 from intaglio.ir.node import make
 from intaglio.ir.verify import verify
-from intaglio.lower.ahead import LINE, shares
+from intaglio.lower.emit import LINE
 from intaglio.lower.kernel import Lowered, lower
+from intaglio.lower.upcoming import shares
 from intaglio.ops.loop import PREFETCH, Linear, Prefetch, sink, store
 from intaglio.ops.memory import Param, const, load
 from intaglio.render import c, llvm

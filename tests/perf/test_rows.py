@@ -50,6 +50,9 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "layer_norm": lambda x, w, b: x.layer_norm(COLUMNS),
     "layer_norm with weight and bias": lambda x, w, b: x.layer_norm(COLUMNS, w, b),
     "variance": lambda x, w, b: x.var(1),
+    "softmax of columns": lambda x, w, b: x.softmax(0),
+    "log_softmax of columns": lambda x, w, b: x.log_softmax(0),
+    "columns normalized": lambda x, w, b: (x - x.mean(0)) / (x.var(0) + 1e-5).sqrt(),
     "mean of columns": lambda x, w, b: x.mean(0),
     "cumsum of rows": lambda x, w, b: x.cumsum(1),
     "cumsum of columns": lambda x, w, b: x.cumsum(0),
@@ -66,6 +69,23 @@ def test_what_works_by_rows_is_one_kernel_that_reads_and_writes_once(name: str) 
     read = {"rms_norm with a weight": [w], "layer_norm with weight and bias": [w, b]}.get(name, [])
     result = PROGRAMS[name](x, w, b)
     assert (kernels, moved) == (1, x.nbytes + sum(t.nbytes for t in read) + result.nbytes)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_softmax_along_any_axis_of_images_is_one_kernel(axis: int) -> None:
+    x = floats(6, 21, 40, 40)
+    assert counted(lambda: x.softmax(axis)) == (1, 2 * x.nbytes)
+
+
+def test_a_normalization_of_channels_is_one_kernel() -> None:
+    x = floats(6, 21, 40, 40)
+    apart = x - x.mean((0, 2, 3), keepdims=True)
+    assert counted(lambda: apart / (apart.square().mean((0, 2, 3), keepdims=True) + 1e-5).sqrt())[0] == 1
+
+
+def test_softmax_along_two_axes_at_once_is_a_kernel_each() -> None:
+    x = floats(200, 300)
+    assert counted(lambda: x.softmax(0) + x.softmax(1))[0] == 3
 
 
 def test_batch_norm_is_one_kernel() -> None:

@@ -532,10 +532,11 @@ class _Kernel:
                 return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
             return
-        fold = streamed(self.loops, places[0], v) if v is not None and alone else None
-        if v is not None and fold is not None and self.decide.of("stream", 1, (0,)):
+        folds = self._streamed(places, v)
+        if v is not None and folds and self.decide.of("stream", 1, (0,)):
             outer = [r for r in ranges if r is not v]
-            Stream(self.loops, self.axes, places[0], fold, v).run(outer, split=split)
+            for place, fold in zip(places, folds, strict=True):
+                Stream(self.loops, self.axes, place, fold, v).run(outer, split=split)
             return
         dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
@@ -586,6 +587,14 @@ class _Kernel:
             self._split(first, extents[first], work, outer, v, lanes, unroll, innermost, finish)
         else:
             self.loops.nest(outer, innermost)
+
+    def _streamed(self, places: list[Place], v: Node | None) -> list[Node]:
+        """The folds of stores all of which are taken row by row, one after the other, in the same chunks; or none."""
+        if v is None or self.index.sized or len({(self.emitter.lanes_of(p.value), p.value.dtype) for p in places}) > 1:
+            return []
+        folds = [streamed(self.loops, place, v) for place in places]
+        alike = len({fold.dtype for fold in folds if fold is not None}) == 1
+        return [fold for fold in folds if fold is not None] if alike and None not in folds else []
 
     def _columns(self, places: list[Place], outer: list[Node], v: Node, rows: list[Node], *, split: bool) -> None:
         """The loops of stores that also reduce down columns: some of those at a time, and inside them the rows."""

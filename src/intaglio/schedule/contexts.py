@@ -114,6 +114,26 @@ def _pays(root: Node, plain: tuple[int, ...], lead: frozenset[int], read: _Reduc
     return root.size <= SMALL or sheets >= SHEETS or (columns and near >= COLUMNS)
 
 
+def is_of_same_row(root: Node, part: Node) -> bool:
+    """Whether a value that another of its shape is made of is needed only at the position of that."""
+    start, folds = _own(root), Folds()
+    seen: set[tuple[Node, Axes]] = set()
+    stack = [(root, start)]
+    found = False
+    while stack:
+        node, axes = stack.pop()
+        if node is part:
+            if axes != start:
+                return False
+            found = True
+            continue
+        for source, given, _ in _inputs(node, axes, (), folds):
+            if (source, given) not in seen:
+                seen.add((source, given))
+                stack.append((source, given))
+    return found
+
+
 class _Reductions:
     """What the reductions depend on that a value takes, and what they read.
 

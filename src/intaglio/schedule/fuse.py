@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.node import Node, rebuild, toposort
+from intaglio.ir.node import Node, rebuild, substitute, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Window, buffer, window
 from intaglio.ops.movement import Expand, Pad, Permute, Reshape, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
-from intaglio.schedule.contexts import Contexts, loops_of
+from intaglio.schedule.contexts import Contexts, is_of_same_row, loops_of
 from intaglio.schedule.costs import DEEPEST, Costs
 from intaglio.schedule.epilogue import choose_folded, ends_product, raised
 from intaglio.schedule.followers import Followers
@@ -28,6 +28,9 @@ MOST_READS: Final = 160  # arrays that a kernel reads before a value in between 
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
+MANY: Final = 8  # ops from which a value of some size that statements share is stored
+ROW: Final = 1 << 18  # elements of a row that a cache holds
+SUMS: Final = 4  # reductions of rows that need one another, in one kernel
 DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
@@ -138,6 +141,15 @@ def is_dot(node: Node) -> bool:
     return any(_repeated(s) & kept for s in node.src[0].src)
 
 
+def _are_of_rows(one: Node, other: Node) -> bool:
+    """Whether two values are reductions of values of one shape along the same axes, the last among them."""
+    if not isinstance(one.op, Reduce) or not isinstance(other.op, Reduce) or is_dot(one) or is_dot(other):
+        return False
+    (x,), (y,) = one.src, other.src
+    along = one.op.axes == other.op.axes and x.rank - 1 in one.op.axes
+    return along and x.shape == y.shape and x.size <= ROW * one.size
+
+
 def _repeated(node: Node) -> frozenset[int]:
     """The axes along which a value is a repetition."""
     found: set[int] = set()
@@ -202,12 +214,29 @@ class _Materialize:
         ref = BufferRef(max(node.nbytes, 1), self.device)
         self.fresh.add(ref)
         whole = View.contiguous(body.dtype, body.shape)
+        if isinstance(body.op, Reduce):
+            body = self._with_reductions(body)
         self.out.extend(split_root(Write(ref, whole, body)))
         made = window(whole, buffer(ref))
         if restore is not None:
             made = restore(made)
         self.done[node] = made
         return made
+
+    def _with_reductions(self, body: Node) -> Node:
+        """A reduction along memory with those in it that the statements before compute of the same rows.
+
+        So these are one kernel: rows are read from memory once, and each reduction is computed once for a row.
+        """
+        before = itertools.takewhile(lambda s: isinstance(s, Write) and _are_of_rows(s.value, body), reversed(self.out))
+        run = [s for s in before if isinstance(s, Write) and not s.indices]
+        written = {s.ref for s in run}
+        for write in run[: len(run) % SUMS]:  # those that will be in one kernel
+            read = window(write.view, buffer(write.ref))
+            reads = {n.op.ref for n in toposort((write.value,)) if isinstance(n.op, Buffer)}
+            if written.isdisjoint(reads) and is_of_same_row(body, read):
+                (body,) = substitute((body,), {read: write.value})
+        return body
 
     def _choose(self, root: Node) -> set[Node]:
         """The nodes that get a buffer."""
@@ -252,13 +281,19 @@ class _Materialize:
                     bound = DEEPEST if node in moved and node.size > 1 and node not in bodies else LONGEST
                     must = must or inner > bound or reads > MOST_READS
                     if node in self.shared:
-                        must = must or (inner >= 8 and node.size >= 1024) or ends_product(node, is_dot)
+                        dear = inner >= MANY and node.size >= 1024 and self._ops_of_size(node, chosen) >= MANY
+                        must = must or dear or ends_product(node, is_dot)
                 case _:
                     pass
             if must:
                 chosen.add(node)
                 costs.read(node)
         return chosen
+
+    def _ops_of_size(self, node: Node, chosen: set[Node]) -> int:
+        """How many ops of a value's own size it takes: those of its rows are done once for each row."""
+        inner = toposort((node,), enter=lambda n: n is node or (n not in self.done and n not in chosen))
+        return sum(isinstance(n.op, Elementwise) and n.size == node.size and n not in self.done for n in inner)
 
     def _by_kind(self, node: Node, order: list[Node], chosen: set[Node]) -> bool:
         """Whether a node is stored for what it is, or what it feeds; what it needs stored is chosen."""

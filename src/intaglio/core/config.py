@@ -93,10 +93,10 @@ _process: Final = _Process()
 
 def settings_now() -> Config:
     """All settings in force here: of the context, else of the process."""
-    base = _process.config or _load()
     over = _here.get()
     if over is None:
-        return base
+        return _process.config or _load()
+    base = _process.config or _load()
     if over.base is not base:
         over.base, over.now = base, _with(base, over.changed)
     return over.now

@@ -3,41 +3,75 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 
-class GlobalCounters:
+class Counters:
     """Exact counts of what this process has done. All but the memory in use and kept are set to zero by `reset`.
 
+    Attributes:
+        kernel_count: Kernels run.
+        launch_count: Native calls that ran them.
+        wave_count: Times that threads ran several kernels side by side.
+        plan_count: Programs planned (none of their structure was remembered).
+        compile_count: Kernels compiled (not found in a cache).
+        search_count: Kernels searched for better code (BEAM; not found in a cache).
+        trial_count: Candidates tried for that.
+        compile_seconds: How long compiling took.
+        run_seconds: How long kernels ran.
+        global_ops: Arithmetic operations.
+        global_mem: Bytes read and written by kernels, by their views.
+        table_bytes: Bytes of constant tables that re-rolling made.
+        mem_used: Bytes of living buffers.
+        mem_kept: Bytes of freed memory that are kept for reuse, as they were taken from the system.
+        peak: The most bytes at once since the last reset.
     Examples:
         >>> GlobalCounters.reset()
         >>> (Tensor([1.0, 2.0]) + 1).tolist(), GlobalCounters.kernel_count
         ([2.0, 3.0], 1)
     """
 
-    kernel_count: ClassVar[int] = 0  # kernels run
-    launch_count: ClassVar[int] = 0  # native calls that ran them
-    plan_count: ClassVar[int] = 0  # programs planned (none of their structure was remembered)
-    compile_count: ClassVar[int] = 0  # kernels compiled (not found in a cache)
-    search_count: ClassVar[int] = 0  # kernels searched for better code (BEAM; not found in a cache)
-    trial_count: ClassVar[int] = 0  # candidates tried for that
-    compile_seconds: ClassVar[float] = 0.0
-    run_seconds: ClassVar[float] = 0.0
-    global_ops: ClassVar[int] = 0  # arithmetic operations
-    global_mem: ClassVar[int] = 0  # bytes read and written by kernels, by their views
-    table_bytes: ClassVar[int] = 0  # bytes of constant tables that re-rolling made
-    mem_used: ClassVar[int] = 0  # bytes of living buffers
-    mem_kept: ClassVar[int] = 0  # bytes of freed memory that are kept for reuse, as they were taken from the system
-    peak: ClassVar[int] = 0  # the most bytes at once since the last reset
+    __slots__ = (
+        "compile_count",
+        "compile_seconds",
+        "global_mem",
+        "global_ops",
+        "kernel_count",
+        "launch_count",
+        "mem_kept",
+        "mem_used",
+        "peak",
+        "plan_count",
+        "run_seconds",
+        "search_count",
+        "table_bytes",
+        "trial_count",
+        "wave_count",
+    )
 
-    @classmethod
-    def reset(cls) -> None:
+    def __init__(self) -> None:
+        self.mem_used: int = 0
+        self.mem_kept: int = 0
+        self.reset()
+
+    def reset(self) -> None:
         """Set the counts to zero (memory in use stays; the peak starts from it)."""
-        cls.kernel_count = cls.launch_count = cls.plan_count = cls.compile_count = 0
-        cls.search_count = cls.trial_count = 0
-        cls.compile_seconds = cls.run_seconds = 0.0
-        cls.global_ops = cls.global_mem = cls.table_bytes = 0
-        cls.peak = cls.mem_used
+        self.kernel_count: int = 0
+        self.launch_count: int = 0
+        self.wave_count: int = 0
+        self.plan_count: int = 0
+        self.compile_count: int = 0
+        self.search_count: int = 0
+        self.trial_count: int = 0
+        self.compile_seconds: float = 0.0
+        self.run_seconds: float = 0.0
+        self.global_ops: int = 0
+        self.global_mem: int = 0
+        self.table_bytes: int = 0
+        self.peak: int = self.mem_used
+
+
+GlobalCounters: Final = Counters()  # an object: to change an attribute of a class takes several times as long
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.devices import Executable
     from intaglio.engine.form import Stretch
     from intaglio.engine.plan import Plan
@@ -53,6 +54,11 @@ def watches_schedules() -> bool:
     """Whether somebody wants to see schedules."""
     settings = settings_now()
     return settings.debug > 0 or settings.graph > 0
+
+
+def watches_kernels(settings: Config) -> bool:
+    """Whether somebody wants to see kernels, before they run or as they do."""
+    return settings.debug > 1 or settings.graphuops > 0 or explain.is_asked()
 
 
 def schedule(program: Program, kernels: Sequence[PlannedKernel | Copy]) -> None:
@@ -126,12 +132,15 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
         for kernel in _of_stretch(made, step):
             explain.note(kernel.ast, kernel.size_slot)
     if settings_now().debug < 2:
-        device.run(launches, slots, 0, len(launches))
+        device.run(launches, slots, 0, step.count)
         if device.notes:
             device.ran.update(device.notes)
             device.notes.clear()
         return
-    before = GlobalCounters.kernel_count - len(launches)
+    before = GlobalCounters.kernel_count - step.count
+    for wave in launches.waves:
+        first, count = before + 1 + wave[0][0], sum(map(len, wave))
+        _say(f"wave: kernels {first} to {first + count - 1}, which threads share as {len(wave)} chains")
     for place, (kernel, executable) in enumerate(zip(_of_stretch(made, step), launches.executables, strict=True)):
         number = before + place + 1
         first = executable not in device.ran
@@ -152,7 +161,7 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
 
 def _of_stretch(made: Plan, step: Stretch) -> list[PlannedKernel]:
     """The kernels of a stretch, with their buffers."""
-    found = made.kernels[step.first : step.first + len(step.launches)]
+    found = made.kernels[step.first : step.first + step.count]
     return [kernel for kernel in found if isinstance(kernel, PlannedKernel)]
 
 

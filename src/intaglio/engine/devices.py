@@ -21,16 +21,17 @@ from intaglio.ir.verify import verify
 from intaglio.lower.choice import MODEL, Choice
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.render import llvm
-from intaglio.runtime.allocator import Allocator
+from intaglio.runtime.allocator import Allocator, Order
 from intaglio.runtime.compiler import Compiler, host_target, recall_host
 from intaglio.runtime.disk_cache import DiskCache, default_folder
-from intaglio.runtime.launch import Table
+from intaglio.runtime.launch import Row, Table
 from intaglio.runtime.pool import process_threads
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
+    from intaglio.engine.waves import Wave
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.runtime.buffer import Buffer
@@ -55,15 +56,27 @@ class Executable:
 
 
 class Launches:
-    """Kernels that run in a row on one device, and where the arguments of each begin among those of all."""
+    """Kernels that run in a row on one device.
 
-    def __init__(self, executables: Sequence[Executable], starts: Sequence[int]) -> None:
+    Attributes:
+        executables: They, compiled.
+        starts: Where the arguments of each begin among those of all, and at last how many there are.
+        costs: What each is estimated to take (`engine/waves.py`).
+        waves: Chains of neighbours that threads may run side by side, by their numbers.
+    """
+
+    def __init__(
+        self,
+        executables: Sequence[Executable],
+        starts: Sequence[int],
+        costs: Sequence[int],
+        waves: Sequence[Wave],
+    ) -> None:
         self.executables: Final = executables
-        self.starts: Final = starts  # one more than there are kernels
+        self.starts: Final = starts
+        self.costs: Final = costs
+        self.waves: Final = waves
         self.table: Table | None = None  # for a native call, once one was made
-
-    def __len__(self) -> int:
-        return len(self.executables)
 
 
 def _lower(ast: Node, target: Target, size_slot: int | None, choice: Choice) -> Lowered:
@@ -101,11 +114,11 @@ class Device:
 
     def allocate(self, nbytes: int) -> Buffer:
         """Bytes with undefined contents."""
-        return self.allocate_all((nbytes,))[0]
+        return self.allocate_all(Order((nbytes,)))[0]
 
-    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
-        """As allocate, of several sizes at once."""
-        return self.allocator.allocate_all(sizes)
+    def allocate_all(self, order: Order) -> Sequence[Buffer]:
+        """As allocate, several at once."""
+        return self.allocator.allocate_all(order)
 
     def load(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Executable:
         """A kernel compiled, once for each AST and choice.
@@ -213,10 +226,11 @@ class Cpu(Device):
         return llvm.render(lowered.linear, self.target)
 
     def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
-        """Run kernels in order; large ones in chunks, by as many threads as the settings say."""
+        """Run kernels in order; waves and large kernels by as many threads as the settings say."""
         if launches.table is None:
-            rows = zip(launches.executables, launches.starts, strict=False)
-            launches.table = Table(_compiler(), [(e.address, start, e.lowered.chunks) for e, start in rows])
+            noted = zip(launches.executables, launches.starts, launches.costs, strict=False)
+            rows = [Row(e.address, start, e.lowered.chunks, cost) for e, start, cost in noted]
+            launches.table = Table(_compiler(), rows, launches.waves)
         launches.table.run(slots, threads_now(), first, last)
 
 
@@ -243,7 +257,7 @@ class Disk(Device):
 
     kind = "DISK"
 
-    def allocate_all(self, sizes: Sequence[int]) -> Sequence[Buffer]:
+    def allocate_all(self, order: Order) -> Sequence[Buffer]:
         """Nothing can be computed on a file."""
         raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
 

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
 from intaglio.engine.arena import Life, arranged
 from intaglio.engine.devices import Launches, device_of, load, threads_now
+from intaglio.engine.waves import estimated, waves
 from intaglio.ops.memory import BufferRef
+from intaglio.runtime.allocator import Order
 from intaglio.schedule.kernels import Copy
 from intaglio.schedule.program import Hole
 from intaglio.schedule.sizes import view_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.engine.devices import Device, Executable
+    from intaglio.engine.waves import Wave
     from intaglio.ir.view import View
     from intaglio.schedule.kernels import PlannedKernel, Slot
+
+
+Picker: TypeAlias = "Callable[[list[Any]], tuple[Any, ...]]"
 
 
 @dataclass(slots=True)
@@ -72,19 +79,41 @@ class Stretch:
     Attributes:
         device: Where they run.
         first: The number of the first, among kernels and copies.
+        count: How many there are.
         launches: They, compiled.
-        slots: The arguments of all: each is what lies at a place among the addresses of the buffers, the numbers and
-            at last a zero, and what is added to it.
+        pick: Takes the arguments of all from the words of a program: the addresses of the buffers that its kernels use,
+            its numbers and at last a zero.
+        rests: What is added to some arguments, by their places.
         flops: Arithmetic operations of all.
         nbytes: Bytes that they move.
     """
 
     device: Device
     first: int
+    count: int
     launches: Launches
-    slots: list[tuple[int, int]]
+    pick: Picker
+    rests: list[tuple[int, int]]
     flops: int
     nbytes: int
+
+
+@dataclass(slots=True)
+class Room:
+    """The memory of one device for a form's fresh buffers.
+
+    Attributes:
+        device: Where it is.
+        order: What is asked for: a block for each buffer that has memory of its own, and at last one for those that are
+            needed between kernels only, as far as they do not lie where results will be.
+        own: Those that have memory of their own.
+        placed: The others: (buffer, its bytes, the number of the block that it lies in, where it starts).
+    """
+
+    device: Device
+    order: Order
+    own: list[int]
+    placed: list[tuple[int, int, int, int]]
 
 
 class Form:
@@ -94,12 +123,9 @@ class Form:
         template: What is planned.
         size: Of the programs, if the template is at the nominal size; else 0.
         used: The buffers that kernels use, in order of first use.
-        there: Those of them whose bytes are there from before.
-        allocated: Those that have memory of their own, by device.
-        blocks: By device the bytes of a block for what is needed between kernels only.
-        placed: What is: (buffer, whose memory it lies in before that is used, where it starts); that of the block, if
-            it is no buffer's.
-        fresh: Those that have no bytes yet.
+        pick: Takes what belongs to those from what belongs to all buffers.
+        fresh: The buffers that have no bytes yet.
+        rooms: The memory that those get, by device, once the kernels are compiled.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
         loaded: The kernels compiled as they run (None for copies), once they have.
@@ -113,54 +139,74 @@ class Form:
         self._numbers: Final = numbers
         self.fresh: Final = [numbers[ref] for ref in template.fresh]
         self.used: Final = [numbers[ref] for ref in used]
-        self.there: Final = [numbers[ref] for ref in used if ref not in template.fresh]
-        self.allocated: Final[dict[str, list[int]]] = {}
-        self.blocks: Final[dict[str, int]] = {}
-        self.placed: Final[list[tuple[int, int | None, int]]] = []
-        for device in {ref.device for ref in template.lives}:
-            self._place(device)
+        self.pick: Final = picker(self.used)
+        self._places: Final = {ref: place for place, ref in enumerate(used)}
+        self.rooms: list[Room] = []
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []
+        self._costs: list[int] = []  # of each kernel
+        self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
 
-    def _place(self, device: str) -> None:
-        """Give the fresh buffers of a device their places."""
-        template = self.template
-        own = [ref for ref in template.lives if ref.device == device]
-        lives = {ref: Life(*template.lives[ref], at(ref.nbytes, self.size)) for ref in own}
-        results = [ref for ref in own if ref in template.kept]
-        others = [ref for ref in own if ref not in template.kept]
-        places, nbytes = arranged([lives[ref] for ref in others], [lives[ref] for ref in results])
-        numbers = self._numbers
-        self.allocated[device] = [numbers[ref] for ref in results]
-        if nbytes:
-            self.blocks[device] = nbytes
-        for ref, (result, start) in zip(others, places, strict=True):
-            self.placed.append((numbers[ref], None if result is None else numbers[results[result]], start))
+    def _share(self) -> None:
+        """Find the waves of the kernels, as they were compiled at first, and give the fresh buffers their places."""
+        template, n = self.template, self.size
+        for kernel, executable in zip(template.kernels, self.loaded, strict=True):
+            moved = 0 if isinstance(kernel, Copy) else at(kernel.nbytes, n)
+            self._costs.append(0 if executable is None else estimated(moved, at(executable.flops, n)))
+        between = [Life(*life, at(ref.nbytes, n)) for ref, life in template.lives.items() if ref not in template.kept]
+        shared = [executable is not None and executable.lowered.parallel for executable in self.loaded]
+        self._waves = waves(template.kernels, self._costs, shared, between)
+        steps = [*range(len(template.kernels))]  # the number of each kernel's wave, or its own
+        for wave in self._waves:
+            for number in itertools.chain.from_iterable(wave):
+                steps[number] = wave[0][0]
+        self.rooms = [self._room(device, steps) for device in dict.fromkeys(ref.device for ref in template.lives)]
 
-    def steps(self, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
+    def _room(self, device: str, steps: Sequence[int]) -> Room:
+        """Give the fresh buffers of a device their places. `steps`: when each kernel runs."""
+        template, numbers = self.template, self._numbers
+        lives = {
+            ref: Life(steps[first], steps[last], at(ref.nbytes, self.size))
+            for ref, (first, last) in template.lives.items()
+            if ref.device == device
+        }
+        results = [ref for ref in lives if ref in template.kept]
+        others = [ref for ref in lives if ref not in template.kept]
+        places, nbytes = arranged([lives[ref] for ref in others], [lives[ref] for ref in results])
+        placed = [
+            (numbers[ref], lives[ref].nbytes, len(results) if result is None else result, start)
+            for ref, (result, start) in zip(others, places, strict=True)
+        ]
+        sizes = [lives[ref].nbytes for ref in results]
+        order = Order([*sizes, nbytes] if nbytes else sizes)
+        return Room(device_of(device), order, [numbers[ref] for ref in results], placed)
+
+    def steps(self, beam: int, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
         """The kernels, compiled, and copies: what is done in order.
 
         Args:
+            beam: How they are searched for; 0 leaves them as they are.
             holes: How many holes there are for numbers.
             bound: Gives the kernels with the buffers and numbers of one program, to be tried on where BEAM asks for it.
         """
-        beam = settings_now().beam
         searched = (beam, threads_now()) if beam else None
         if not self._steps or searched != self._beam:
             self.loaded = self.template.load()
+            if not self._costs:
+                self._share()
             if searched is not None:
                 from intaglio.engine.tune import tuned  # few programs are searched for
 
                 self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in bound()]
-            self._steps = self._arranged(len(self._numbers), len(self._numbers) + holes)
+            self._steps = self._arranged(len(self.used), len(self.used) + holes)
             self._beam = searched
         return self._steps
 
     def _arranged(self, holes: int, zero: int) -> list[Stretch | Move]:
-        """The steps, with numbers from the place `holes` on, and a zero at the place `zero`."""
+        """The steps, with numbers from the place `holes` of a program's words on, and a zero at the place `zero`."""
         steps: list[Stretch | Move] = []
         run: list[tuple[PlannedKernel, Executable]] = []
 
@@ -190,21 +236,39 @@ class Form:
         for kernel, _ in run:
             starts.append(len(slots))
             slots += [self._slot(slot, holes, zero) for slot in kernel.slots]
+        last = first + len(run)
+        own = [wave for wave in self._waves if first <= wave[0][0] < last]
+        moved = [[[number - first for number in chain] for chain in wave] for wave in own]
+        executables = [executable for _, executable in run]
         return Stretch(
             device_of(run[0][0].device),
             first,
-            Launches([executable for _, executable in run], [*starts, len(slots)]),
-            slots,
+            len(run),
+            Launches(executables, [*starts, len(slots)], self._costs[first:last], moved),
+            picker([place for place, _ in slots]),
+            [(number, rest) for number, (_, rest) in enumerate(slots) if rest],
             sum(at(executable.flops, self.size) for _, executable in run),
             sum(at(kernel.nbytes, self.size) for kernel, _ in run),
         )
 
     def _slot(self, slot: Slot, holes: int, zero: int) -> tuple[int, int]:
-        """Where an argument is found, and what is added to it."""
+        """Where an argument is found among a program's words, and what is added to it."""
         of, rest = slot
         if isinstance(of, BufferRef):
-            return self._numbers[of], at(rest, self.size)
+            return self._places[of], at(rest, self.size)
         return (holes + of.number, 0) if isinstance(of, Hole) else (zero, literal_at(of, rest, self.size))
+
+
+def picker(places: Sequence[int]) -> Picker:
+    """What takes the elements at some places of a list, all by one call.
+
+    Examples:
+        >>> picker([2, 0, 2])([5, 6, 7])
+        (7, 5, 7)
+    """
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple([values[place] for place in places])
 
 
 def literal_at(dtype: DType, bits: int, size: int) -> int:

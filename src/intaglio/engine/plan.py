@@ -58,9 +58,8 @@ class Plan:
         self, form: Form, refs: list[BufferRef], starts: list[int], numbers: list[Const], keep: Iterable[BufferRef] = ()
     ) -> None:
         self.form: Final = form
-        temporaries = [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
-        self.refs: Final = refs + temporaries
-        self.starts: Final = starts + [0] * len(temporaries)
+        self.refs: Final = refs + [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
+        self.starts: Final = starts + [0] * len(form.temporaries)
         self.numbers: Final = numbers
         self.renamed: Final = {ref: ref for ref in keep}
         for a, b in form.renamed:
@@ -76,10 +75,9 @@ class Plan:
         """The buffers that have no bytes yet."""
         return {self.refs[number] for number in self.form.fresh}
 
-    @property
-    def steps(self) -> list[Stretch | Move]:
-        """What is done in order: kernels, compiled, and copies."""
-        return self.form.steps(len(self.numbers), lambda: self.kernels)
+    def steps(self, beam: int) -> list[Stretch | Move]:
+        """What is done in order: kernels, compiled (and searched for, as BEAM says), and copies."""
+        return self.form.steps(beam, len(self.numbers), lambda: self.kernels)
 
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:
@@ -198,15 +196,27 @@ class Plans:
             starts: For each, the byte from which the structure sees it.
             literals: The numbers that kernels may take as arguments.
         """
+        found = self.recalled(key, refs, starts, literals)
+        return found if found is not None else self._learnt(key, refs, starts, literals, program())
+
+    def recalled(self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const]) -> Plan | None:
+        """The kernels of a program that is known by a key of numbers; None where none is."""
         found = self._recalled.get(key)
-        if found is not None and not debug.watches_schedules():
-            form = found.forms.get(tuple([literals[k].bits for k in found.stay]))
-            if form is not None:
-                if found.buffers is not None:
-                    starts = [starts[k] + rest for k, rest in found.buffers]
-                    refs = [refs[k] for k, _ in found.buffers]
-                return Plan(form, refs, starts, [literals[k] for k in found.lifted])
-        made = program()
+        if found is None or debug.watches_schedules():
+            return None
+        form = found.forms.get(tuple([literals[k].bits for k in found.stay]))
+        if form is None:
+            return None
+        if found.buffers is not None:
+            starts = [starts[k] + rest for k, rest in found.buffers]
+            refs = [refs[k] for k, _ in found.buffers]
+        return Plan(form, refs, starts, [literals[k] for k in found.lifted])
+
+    def _learnt(
+        self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const], made: Program
+    ) -> Plan:
+        """The kernels of a program, which is known by a key from now on."""
+        found = self._recalled.get(key)
         structure = Structure(made)
         form = self._form(structure)
         if found is None:

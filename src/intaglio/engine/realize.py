@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import signal
 import threading
-import time
 from array import array
-from typing import TYPE_CHECKING, Final
+from operator import add, attrgetter
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
 
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.errors import InternalError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 lock: Final = across_forks(threading.RLock(), Level.ENGINE)
 _swap: Final[Callable[[int, object], object]] = importlib.import_module("_signal").signal
 # what `signal.signal` calls, without its search for names of handlers, which takes longer than a small kernel
+_memory: Final[Callable[[BufferRef], Any]] = attrgetter("memory")
+_address: Final[Callable[[Buffer], int]] = attrgetter("address")
+_SURE: Final = frozenset((Block, Buffer))  # classes of bytes that are there in any case
 
 
 # -- buffers
@@ -107,57 +111,73 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
     """
     with lock:
-        steps = made.steps
-        memory = _allocate(made)
-        debug.prepare(made)
+        settings = settings_now()
+        steps = made.steps(settings.beam)
+        memory = _provide(made)
+        watched = debug.watches_kernels(settings)
+        if watched:
+            debug.prepare(made)
+        words = _words(made, memory)
         with _Uninterrupted():
-            try:
-                _launch(made, steps, memory)
-            finally:
-                for number in made.form.fresh:
-                    made.refs[number].memory = memory[number]
+            for step in steps:
+                if isinstance(step, Move):
+                    _move(made, step)
+                else:
+                    _launch(made, step, words, watched=watched)
             committed()
 
 
-def _allocate(made: Plan) -> list[Buffer | None]:
-    """The bytes of every buffer of a plan, by number; none for those that no kernel uses."""
+def _provide(made: Plan) -> Sequence[Buffer]:
+    """Give the fresh buffers of a plan their bytes: all, or none; gives the bytes of all that its kernels use."""
     form, refs = made.form, made.refs
-    memory: list[Buffer | None] = [None] * len(refs)
-    for number in form.there:
-        memory[number] = buffer_of(refs[number])
-    for device, numbers in form.allocated.items():
-        blocks = device_of(device).allocate_all([refs[number].nbytes for number in numbers])
-        for number, block in zip(numbers, blocks, strict=True):
-            memory[number] = block
-    shared = {device: device_of(device).allocate(nbytes) for device, nbytes in form.blocks.items()}
-    for number, result, start in form.placed:
-        ref = refs[number]
-        block = shared[ref.device] if result is None else memory[result]
-        assert block is not None
-        memory[number] = Buffer(block.address + start, ref.nbytes, block)
+    rooms = [(room, room.device.allocate_all(room.order)) for room in form.rooms]
+    for room, blocks in rooms:
+        for number, block in zip(room.own, blocks, strict=False):
+            refs[number].memory = block
+        for number, nbytes, place, start in room.placed:
+            block = blocks[place]
+            refs[number].memory = Buffer(block.address + start, nbytes, block)
+    used = form.pick(refs)
+    memory = [*map(_memory, used)]
+    if not _SURE.issuperset(map(type, memory)):
+        return [buffer_of(ref) for ref in used]
     return memory
 
 
-def _launch(made: Plan, steps: Sequence[Stretch | Move], memory: Sequence[Buffer | None]) -> None:
-    """Run kernels and copies in order: the kernels of a stretch by one call."""
-    addresses = [
-        0 if buffer is None else buffer.address + start for buffer, start in zip(memory, made.starts, strict=True)
-    ]
-    words = [*addresses, *[number.bits for number in made.numbers], 0]
-    for step in steps:
-        if isinstance(step, Move):
-            source, target = memory[step.source], memory[step.target]
-            if source is None or target is None or made.starts[step.target]:
-                raise InternalError("engine: a copy into part of a buffer")
-            view = step.view._replace(offset=step.view.offset + made.starts[step.source])
-            device_of(made.refs[step.target].device).copy(source, view, target)
-            GlobalCounters.global_mem += 2 * view.nbytes
-            continue
-        slots = array("Q", [words[place] + rest for place, rest in step.slots])
-        GlobalCounters.kernel_count += len(step.launches)
-        GlobalCounters.global_ops += step.flops
-        GlobalCounters.global_mem += step.nbytes
-        started = time.perf_counter()
+def _words(made: Plan, memory: Sequence[Buffer]) -> list[int]:
+    """What the arguments of a plan's kernels are picked from."""
+    words = [*map(_address, memory)]
+    if any(made.starts):
+        words = [*map(add, words, made.form.pick(made.starts))]
+    if made.numbers:
+        words += [number.bits for number in made.numbers]
+    words.append(0)
+    return words
+
+
+def _move(made: Plan, step: Move) -> None:
+    """Copy between devices."""
+    source, target = made.refs[step.source], made.refs[step.target]
+    if made.starts[step.target]:
+        raise InternalError("engine: a copy into part of a buffer")
+    view = step.view._replace(offset=step.view.offset + made.starts[step.source])
+    device_of(target.device).copy(buffer_of(source), view, buffer_of(target))
+    GlobalCounters.global_mem += 2 * view.nbytes
+
+
+def _launch(made: Plan, step: Stretch, words: list[int], *, watched: bool) -> None:
+    """Run the kernels of a stretch: by one call, unless somebody watches."""
+    slots = array("Q", step.pick(words))
+    for place, rest in step.rests:
+        slots[place] += rest
+    counters = GlobalCounters
+    counters.kernel_count += step.count
+    counters.global_ops += step.flops
+    counters.global_mem += step.nbytes
+    started = perf_counter()
+    if watched:
         debug.launch(made, step, slots)
-        GlobalCounters.run_seconds += time.perf_counter() - started
-        GlobalCounters.launch_count += 1
+    else:
+        step.device.run(step.launches, slots, 0, step.count)
+    counters.run_seconds += perf_counter() - started
+    counters.launch_count += 1

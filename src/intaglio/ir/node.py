@@ -159,14 +159,13 @@ def _add(key: Hashable, op: Op, src: tuple[Node, ...]) -> Node:
 
 def drain() -> None:
     """Forget dead nodes."""
-    while _dead:
-        try:
+    try:
+        while True:
             entry = _dead.popleft()
-        except IndexError:
-            return
-        if _table.get(entry.key) is entry:
-            del _table[entry.key]
-        del entry
+            if _table.get(entry.key) is entry:
+                del _table[entry.key]
+    except IndexError:  # none is left; another thread may have taken the last
+        return
 
 
 def living() -> int:
@@ -179,18 +178,21 @@ def toposort(roots: Iterable[Node], *, enter: Callable[[Node], bool] | None = No
     """Every node that the roots need, inputs before users; `enter` says whether to go into a node's inputs."""
     order: list[Node] = []
     seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    stack: list[Node | None] = [*roots]
+    stack.reverse()
     while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.append((node, True))
-        if enter is None or enter(node):
-            stack.extend((source, False) for source in reversed(node.src) if source not in seen)
+        node = stack.pop()
+        if node is None:  # below it lies a node whose inputs are all there
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif node not in seen:
+            seen.add(node)
+            if node.src and (enter is None or enter(node)):
+                stack += (node, None)
+                stack += node.src[::-1]
+            else:
+                order.append(node)
     return order
 
 

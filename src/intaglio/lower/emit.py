@@ -35,7 +35,7 @@ from intaglio.ops.elementwise import (
     sub,
     where,
 )
-from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range, Shuffle
+from intaglio.ops.loop import END_IF, END_LOOP, PREFETCH, STORE, Carried, If, Loop, Range, Shuffle
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -222,6 +222,11 @@ class Emitter:
             value = self.put(len(self.frames) - 1, expand(value, (lanes,)))
         tail = self.tail(v, instance) if v is not None else None
         return make(STORE, pointer, index, value, *(() if tail is None else (tail,)))
+
+    def prefetch(self, read: Node, instance: Instance) -> None:
+        """Have memory asked for that one instance of a load is in."""
+        index, _ = self.address(read.src[1], instance)
+        self.effect(make(PREFETCH, read.src[0], index))
 
     # -- values
 
@@ -814,18 +819,24 @@ class Emitter:
 
 def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True) -> list[Node]:
     """Every node that the roots usually need, inputs before users; `enter` says whether to go into one's inputs."""
-    order: dict[Node, None] = {}
-    stack = [(root, False) for root in reversed(roots)]
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[Node | None] = [*reversed(roots)]
     while stack:
-        node, done = stack.pop()
-        if done:
-            order[node] = None
-        elif node not in order:
-            stack.append((node, True))
-            if enter(node):
+        node = stack.pop()
+        if node is None:  # as in `toposort`
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif node not in seen:
+            seen.add(node)
+            if node.src and enter(node):
                 needed = (node.src[0], node.src[2]) if isinstance(node.op, Rarely) else node.src
-                stack.extend((s, False) for s in reversed(needed) if s not in order)
-    return list(order)
+                stack += (node, None)
+                stack += needed[::-1]
+            else:
+                order.append(node)
+    return order
 
 
 def _compares_places(node: Node) -> bool:

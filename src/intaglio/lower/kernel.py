@@ -33,7 +33,7 @@ from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.sliding import sliding
 from intaglio.lower.stream import Stream, streamed
-from intaglio.lower.words import in_words
+from intaglio.lower.words import Words, in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, cast, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Const, Load, Local, Param, Window, load
@@ -515,28 +515,31 @@ class _Kernel:
             row = row_range(self.loops, places[0].value, ranges, v)
         if row is not None:
             self._pass_caches(places, math.prod(self.loops.extent(r) for r in ranges))
+        sheets = [r for r in ranges if r is not row and r is not v]
+        words: Words | None = None
+        if v is not None and row is not None and split:
+            words = in_words(self.loops, self.axes, places[0], row, v, sheets)
+        if words is not None and words.is_exact:
+            words.run(ranges)
+            return
+        folds = self._streamed(places, v, row)
+        if v is not None and folds and self.decide.of("stream", 1, (0,)):
+            for place, fold in zip(places, folds, strict=True):
+                Stream(self.loops, self.axes, place, fold, v, row).run(sheets, split=split)
+            return
         slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
         if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):
-            sheets = [r for r in ranges if r is not row and r is not v]
             Slabs(self.loops, self.axes, places[0], row=row, column=v).run(sheets, split=split)
             return
+        if words is not None:
+            words.run(ranges)
+            return
         if v is not None and row is not None:
-            sheets = [r for r in ranges if r is not row and r is not v]
-            words = in_words(self.loops, self.axes, places[0], row, v, sheets) if split else None
-            if words is not None:
-                words.run(ranges)
-                return
             slid = sliding(self.loops, self.axes, places[0], row=row, column=v, others=sheets)
             if slid is not None and self.decide.of("slid", 1, (0,)):
                 slid.run([r for r in sheets if r is not slid.line], split=split)
                 return
             Product(self.loops, self.axes, places[0], row=row, column=v).run(ranges, split=split)
-            return
-        folds = self._streamed(places, v)
-        if v is not None and folds and self.decide.of("stream", 1, (0,)):
-            outer = [r for r in ranges if r is not v]
-            for place, fold in zip(places, folds, strict=True):
-                Stream(self.loops, self.axes, place, fold, v).run(outer, split=split)
             return
         dots = dot_ranges(self.loops, places[0], ranges) if v is None and alone and self.target.vector_bytes else None
         if v is not None:
@@ -588,11 +591,11 @@ class _Kernel:
         else:
             self.loops.nest(outer, innermost)
 
-    def _streamed(self, places: list[Place], v: Node | None) -> list[Node]:
+    def _streamed(self, places: list[Place], v: Node | None, row: Node | None) -> list[Node]:
         """The folds of stores all of which are taken row by row, one after the other, in the same chunks; or none."""
         if v is None or self.index.sized or len({(self.emitter.lanes_of(p.value), p.value.dtype) for p in places}) > 1:
             return []
-        folds = [streamed(self.loops, place, v) for place in places]
+        folds = [streamed(self.loops, place, v, row) for place in places]
         alike = len({fold.dtype for fold in folds if fold is not None}) == 1
         return [fold for fold in folds if fold is not None] if alike and None not in folds else []
 

@@ -1,6 +1,7 @@
 """Reductions down the columns of a large matrix: its rows are read in order, the results so far stay in a cache.
 
-A sum has results of its own for each level of its blocks (`lower/sums.py`).
+So are products of a few rows by one: memory takes the time, whatever is computed with what is read. A sum has results
+of its own for each level of its blocks (`lower/sums.py`).
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.ir.node import Node, make, substitute, toposort, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_of
-from intaglio.ops.elementwise import add, minimum
+from intaglio.ops.elementwise import Elementwise, add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, load
 from intaglio.ops.reduce import COMBINES, Fold
@@ -24,21 +25,30 @@ if TYPE_CHECKING:
     from intaglio.lower.loops import Body, Loops
 
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
+FEW: Final = 24  # rows of a product at most
+PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
-PIECE: Final = 1 << 11  # bytes of a row that are read at once at least
+NARROW: Final = 1 << 9  # bytes of a row at least
+PIECE: Final = 1 << 11  # bytes of a row that are read at once at least, where threads share it
 PAGE: Final = 1 << 12  # bytes of a row that one thread reads, if there are so many for each
+LINE: Final = 64  # bytes of a line of memory
+FOLLOWED: Final = 1 << 14  # bytes of a row from which a processor by itself looks far enough ahead in it
 
 
 class Stream:
     """A store whose value holds one fold, which steps through memory by whole rows."""
 
-    def __init__(self, loops: Loops, axes: itertools.count[int], place: Place, fold: Node, column: Node) -> None:
-        """Of the store, its fold, and the range of columns that vectors run along."""
+    def __init__(
+        self, loops: Loops, axes: itertools.count[int], place: Place, fold: Node, column: Node, row: Node | None = None
+    ) -> None:
+        """Of the store, its fold, the range of columns that vectors run along, and that of a product's rows."""
         assert isinstance(fold.op, Fold)
         self.loops: Final = loops
         self.emitter: Final = loops.emitter
         self.column: Final = column
+        self.row: Final = row
+        self.height: Final = 1 if row is None else loops.extent(row)
         self.kind: Final = fold.op.kind
         self.start: Final = COMBINES[fold.op.kind].identity(fold.dtype)
         self.body: Final = fold.src[0]
@@ -48,16 +58,24 @@ class Stream:
             self.body, masks, self.emitter.bit(column)
         )
         self.lanes: Final = loops.emitter.lanes_of(place.value)
-        self.unroll: Final = loops.decide.of("vectors", UNROLL, (1, 2, 4))
+        reads = self._reads()
+        self.ahead: Final = reads if self._is_busy() or self._is_far(reads) else []
+        least = min((n.dtype.itemsize for n in self.ahead), default=LINE)
+        self.unroll: Final = loops.decide.of("vectors", max(UNROLL, LINE // (self.lanes * least)), (1, 2, 4))
+        count = SPAN if self.blocks else ROWS if row is None else PRODUCT_ROWS
         others = () if self.blocks else (ROWS // 4, ROWS // 2, 2 * ROWS)
-        self.count: Final = loops.decide.of("rows", SPAN if self.blocks else ROWS, others)
+        self.count: Final = loops.decide.of("rows", count, others)
         self.unit: Final = self.lanes * self.unroll
         most = loops.decide.of("bytes", COLUMNS, (COLUMNS // 2, 2 * COLUMNS, 4 * COLUMNS))
         levels = self._levels()
-        self.columns: Final = most // min(levels, 2) // fold.dtype.itemsize // self.unit * self.unit
+        columns = most // min(levels, 2) // self.height // fold.dtype.itemsize
+        self.columns: Final = columns // self.unit * self.unit
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
-        self.sums: Final = [make(Local(next(axes), fold.dtype, self.columns)) for _ in range(levels)]
-        self.index: Final = self.emitter.index.sum([(column, 1), (self.block, -1)])
+        stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        size = self.columns + (self.height - 1) * stride
+        self.sums: Final = [make(Local(next(axes), fold.dtype, size)) for _ in range(levels)]
+        down = [] if row is None else [(row, stride)]
+        self.index: Final = self.emitter.index.sum([*down, (column, 1), (self.block, -1)])
         (value,) = substitute((place.value,), {fold: load(self.sums[0], self.index)})
         self.place: Final = Place(place.pointer, place.index, value)
 
@@ -76,10 +94,39 @@ class Stream:
         def block(counter: Node, carried: list[Node]) -> list[Node]:
             level = len(self.emitter.frames) - 1
             end = self.emitter.put(level, minimum(self.emitter.put(level, add(counter, number(self.columns))), stop))
+            if self.row is not None:
+                self.emitter.bit(self.row)
+                self.emitter.bound[self.row] = Binding(level, number(0), self.height)
             self._block(counter, end)
+            if self.row is not None:
+                del self.emitter.bound[self.row]
             return carried
 
         self.loops.nest(outer, blocks)
+
+    def _is_busy(self) -> bool:
+        """Whether more is done with what is read than take it.
+
+        A processor looks ahead as far as some hundred instructions, which are then of a few lines of memory.
+        """
+        return self.row is not None or any(
+            isinstance(n.op, Elementwise)
+            and n is not self.body
+            and self.emitter.mask(n) & self.emitter.bit(self.column)
+            for n in toposort((self.body,), enter=lambda n: not isinstance(n.op, Load))
+        )
+
+    def _is_far(self, reads: list[Node]) -> bool:
+        """Whether a matrix comes from memory, in rows so short that they end before a processor follows them."""
+        line = self.loops.extent(self.column) * max(n.dtype.itemsize for n in reads)
+        size = line * math.prod(self.loops.extent(r) for r in self.rows)
+        return size > self.emitter.target.level2 and line < FOLLOWED
+
+    def _reads(self) -> list[Node]:
+        """The loads of the matrix."""
+        along = self.emitter.bit(self.column), self.emitter.bit(self.rows[-1])
+        loads = [n for n in walk((self.body,)) if isinstance(n.op, Load)]
+        return [n for n in loads if all(self.emitter.mask(n) & bit for bit in along)]
 
     def _share(self, extent: int) -> int:
         """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
@@ -102,8 +149,7 @@ class Stream:
         emitter, place = self.emitter, self.place
 
         def finish(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+            emitter.store_all(place.pointer, place.index, place.value, instances)
 
         self._begin(start, end, 0)
         self._nest(start, end, 0, 0)
@@ -157,8 +203,13 @@ class Stream:
             emitter.loop(first, stop, 1, (), turn, lambda f, c: (r, Binding(f, c)))
 
     def _across(self, start: Node, end: Node, body: Body) -> None:
-        """The columns of a block by vectors."""
-        self.loops.vectors_between(self.column, start, end, self.lanes, self.unroll, body)
+        """The columns of a block by vectors, each with all rows of a product."""
+
+        def with_rows(instances: list[Instance], lanes: int) -> None:
+            rows: list[Instance] = [{}] if self.row is None else [{self.row: m} for m in range(self.height)]
+            body([{**instance, **one} for instance in instances for one in rows], lanes)
+
+        self.loops.vectors_between(self.column, start, end, self.lanes, self.unroll, with_rows)
 
     def _rows(self, start: Node, end: Node, level: int, first: Node, stop: Node) -> None:
         """Rows taken into the results of a block, `count` at once, then what is left."""
@@ -174,7 +225,8 @@ class Stream:
         """Rows taken into the results of a block, `count` at once: in blocks, as a sum of their own."""
         emitter, row, sums = self.emitter, self.rows[-1], self.sums[level]
 
-        def take(instances: list[Instance], _: int) -> None:
+        def take(instances: list[Instance], lanes: int) -> None:
+            self._ask(instances, lanes, count)
             for instance in instances:
                 before = emitter.emit(load(sums, self.index), instance)
                 total = emitter.zero(before) if self.blocks else before
@@ -190,20 +242,37 @@ class Stream:
 
         emitter.loop(first, stop, count, (), run, lambda f, c: (row, Binding(f, c, count)))
 
+    def _ask(self, instances: list[Instance], lanes: int, count: int) -> None:
+        """Ask for what will be read of these columns after the rows at hand, line by line."""
+        for read in self.ahead:
+            vectors = max(1, LINE // (lanes * read.dtype.itemsize))
+            for u in sorted({instance[self.column] for instance in instances})[::vectors]:
+                for k in range(count, 2 * count):
+                    self.emitter.prefetch(read, {self.column: u, self.rows[-1]: k})
 
-def streamed(loops: Loops, place: Place, column: Node) -> Node | None:
-    """The fold of a store that is taken row by row: the only one, of a matrix too large for the second cache."""
+
+def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) -> Node | None:
+    """The fold of a store that is taken row by row: the only one, of a matrix that is more than the first cache holds.
+
+    Of a product of some rows, it must fill half of the second: tiles take what is near at once.
+
+    Args:
+        row: That of a product, if it has some.
+    """
     emitter = loops.emitter
     folds = [n for n in walk((place.value,)) if isinstance(n.op, Fold)]
-    if len(folds) != 1 or loops.extent(column) * folds[0].dtype.itemsize < PIECE:
+    if len(folds) != 1 or loops.extent(column) * folds[0].dtype.itemsize < NARROW:
         return None
     (fold,) = folds
     body, *rows = fold.src
-    if not rows:
+    if not rows or (row is not None and loops.extent(row) > FEW):
         return None
     size = math.prod(loops.extent(r) for r in (column, *rows)) * fold.dtype.itemsize
-    places = [n.src[1] for n in walk((body,)) if isinstance(n.op, Load)]
-    steps = [emitter.index.affine(p)[1] for p in places if emitter.mask(p) & emitter.bit(column)]
-    far = PIECE // fold.dtype.itemsize
-    by_rows = all(terms.get(column) == 1 and terms.get(rows[-1], 0) >= far for terms in steps)
-    return fold if steps and by_rows and size > 2 * emitter.target.level2 else None
+    known = [n for n in walk((body,)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
+    across = [n for n in known if any(emitter.mask(n) & emitter.bit(r) for r in rows)]
+    steps = {n: emitter.index.affine(n.src[1])[1] for n in known}
+    far = NARROW // fold.dtype.itemsize
+    by_rows = all(steps[n].get(rows[-1], 0) >= far for n in across)
+    together = all(steps[n].get(column) == 1 for n in known)
+    near = emitter.target.level1 if row is None else emitter.target.level2 // 2
+    return fold if across and by_rows and together and size > near else None

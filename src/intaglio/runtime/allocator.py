@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.config import settings_now
 from intaglio.core.errors import DeviceError
@@ -17,38 +17,53 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.pages import anonymous, enlarge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
 HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be touched first, and to be found again
 
 
+Lease: TypeAlias = tuple[object, int, int]  # memory that is taken: what keeps it alive, its address, its bytes
+
+
+class Order:
+    """Blocks that are asked for together, once or again and again: their sizes, and what is really taken for each."""
+
+    __slots__ = ("blocks", "capacity", "total")
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.blocks: Final = [(nbytes, _size_class(nbytes)) for nbytes in sizes]
+        self.total: Final = sum(sizes)
+        self.capacity: Final = sum(capacity for _, capacity in self.blocks)
+
+
 class Block(Buffer):
     """A buffer whose bytes are returned to their allocator when nothing refers to it."""
 
-    __slots__ = ("_capacity", "_return")
+    __slots__ = ("_return",)
 
-    def __init__(self, allocator: Allocator, memory: object, address: int, capacity: int, nbytes: int) -> None:
-        self.address = address  # as a buffer does, without its Python frame: a flush makes one for each of its results
+    read_only = False
+
+    def __init__(self, lease: Lease, nbytes: int, give_back: Callable[[tuple[Lease, int]], None]) -> None:
+        self.address = lease[1]  # as a buffer does, without its Python frame: a flush makes one for each of its results
         self.nbytes = nbytes
-        self.owner = memory
-        self.read_only = False
-        self._capacity = capacity
-        self._return = allocator.returned.append
+        self.owner: Lease = lease
+        self._return = give_back
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
-        self._return((self.owner, self.address, self._capacity, self.nbytes))
+        self._return((self.owner, self.nbytes))
 
 
 class Allocator:
     """Memory of the host by size class. Freed blocks are kept for blocks of the same class, within a bound."""
 
     def __init__(self) -> None:
-        self.returned: Final[deque[tuple[object, int, int, int]]] = deque()
+        self.returned: Final[deque[tuple[Lease, int]]] = deque()
+        self._give_back: Final = self.returned.append
         self.used: int = 0
-        self._free: Final[dict[int, list[tuple[object, int]]]] = {}
+        self._free: Final[defaultdict[int, list[Lease]]] = defaultdict(list)
         self._kept: int = 0
         self._lock: Final = across_forks(threading.Lock(), Level.LEAF)
 
@@ -57,79 +72,84 @@ class Allocator:
 
         Raises: DeviceError if there are not so many, or the settings in force allow no more.
         """
-        return self.allocate_all((nbytes,))[0]
+        return self.allocate_all(Order((nbytes,)))[0]
 
-    def allocate_all(self, sizes: Sequence[int]) -> list[Block]:
-        """As allocate, of several sizes at once.
+    def allocate_all(self, order: Order) -> list[Block]:
+        """As allocate, several at once.
 
         Raises: DeviceError if there are not so many bytes, or the settings in force allow no more.
         """
         settings = settings_now()
-        limit = settings.memory_bytes
         with self._lock:
+            before = self.used, self._kept
             if self.returned:
                 self._collect(settings.kept_bytes)
-            total = sum(sizes)
-            if limit and self.used + total > limit:
-                raise DeviceError(
-                    f"allocate: {total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
-                )
+            give_back, spare = self._give_back, self._free
             blocks: list[Block] = []
-            used, kept = self.used, self._kept
             try:
-                for nbytes in sizes:
-                    capacity = _size_class(nbytes)
-                    free = self._free.get(capacity)
-                    if free:
-                        memory, address = free.pop()
-                        self._kept -= capacity
-                    else:
-                        memory, address = self._take(capacity)
-                    blocks.append(Block(self, memory, address, capacity, nbytes))
-                    self.used += nbytes
+                if settings.memory_bytes:
+                    self._check(order.total, settings.memory_bytes)
+                for nbytes, capacity in order.blocks:
+                    free = spare[capacity]
+                    lease = free.pop() if free else self._take(capacity)
+                    blocks.append(Block(lease, nbytes, give_back))
             finally:
-                _count(self.used - used, self._kept - kept)
+                done = order if len(blocks) == len(order.blocks) else Order([block.nbytes for block in blocks])
+                self.used += done.total
+                self._kept -= done.capacity
+                _count(self.used - before[0], self._kept - before[1])
             return blocks
+
+    def _check(self, nbytes: int, limit: int) -> None:
+        """Raise where more bytes would be in use than there may be."""
+        if self.used + nbytes > limit:
+            raise DeviceError(
+                f"allocate: {nbytes} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
+            )
 
     def collect(self) -> None:
         """Count what finalizers returned."""
         most = settings_now().kept_bytes
         with self._lock:
+            before = self.used, self._kept
             self._collect(most)
+            _count(self.used - before[0], self._kept - before[1])
 
     def trim(self) -> int:
         """Give all that is kept for reuse back to the system; gives how many bytes those were."""
         with self._lock:
+            before = self.used, self._kept
             self._collect(sys.maxsize)  # what nobody has collected yet counts as well
             freed = self._trim()
-            _count(0, -freed)
+            _count(self.used - before[0], self._kept - before[1])
             return freed
 
     def _collect(self, most: int) -> None:
         """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
-        used, kept = self.used, self._kept
         while self.returned:
-            memory, address, capacity, nbytes = self.returned.popleft()
+            lease, nbytes = self.returned.popleft()
             self.used -= nbytes
-            if self._kept + capacity <= most:
-                self._free.setdefault(capacity, []).append((memory, address))
-                self._kept += capacity
-        _count(self.used - used, self._kept - kept)
+            if self._kept + lease[2] <= most:
+                self._free[lease[2]].append(lease)
+                self._kept += lease[2]
 
     def _trim(self) -> int:
         """Let go of all free blocks."""
-        freed, self._kept = self._kept, 0
+        freed = sum(capacity * len(free) for capacity, free in self._free.items())
         self._free.clear()
+        self._kept -= freed
         return freed
 
-    def _take(self, capacity: int) -> tuple[object, int]:
-        """Fresh memory. Where the system has no more, all that is kept goes back to it first."""
+    def _take(self, capacity: int) -> Lease:
+        """Fresh memory, counted as kept. Where the system has no more, all that is kept goes back to it first."""
         try:
-            return _take(capacity)
+            memory, address = _take(capacity)
         except DeviceError:
             if not self._trim():
                 raise
-            return _take(capacity)
+            memory, address = _take(capacity)
+        self._kept += capacity
+        return memory, address, capacity
 
 
 def _count(used: int, kept: int) -> None:

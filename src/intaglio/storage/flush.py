@@ -7,14 +7,13 @@ import weakref
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
-from intaglio.engine.plan import Plans
 from intaglio.ir.node import Node, make, rebuild
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Detach
@@ -32,10 +31,11 @@ from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, Loo
 from intaglio.storage.kept import keep_everything, keep_overwritten
 from intaglio.storage.nested import loops
 from intaglio.storage.postponed import Pending, postponed, run_postponed
+from intaglio.storage.recall import Name, Recalled, learn, recall
 from intaglio.storage.scalars import register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
 from intaglio.storage.slice import Slice, whole_home
-from intaglio.storage.still import Still
+from intaglio.storage.standing import plans, standing
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
 
@@ -48,16 +48,20 @@ if TYPE_CHECKING:
     from intaglio.storage.build import Reader
     from intaglio.storage.checks import Check
 
-plans: Final = Plans()
-
 
 def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[BufferRef]:
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
         wanted = list(storages)
-        still = _as_they_stand(wanted, nodes)
+        still = standing(wanted, nodes)
         if still is None:
-            return Flush(_needed(wanted, nodes)).run()
+            again = recall(wanted, nodes)
+            if not isinstance(again, Recalled):
+                return Flush(_needed(wanted, nodes)).run(again)
+            if postponed:
+                run_postponed(again.plan.buffers)
+            engine.execute(again.plan, again.commit)
+            return again.outputs
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
@@ -72,7 +76,7 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
     """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
     with engine.lock:
         wanted = list(storages)
-        still = _as_they_stand(wanted, nodes)
+        still = standing(wanted, nodes)
         if still is None or still.plan is None:
             builder = Flush(_needed(wanted, nodes))
             outputs = builder.build()
@@ -80,58 +84,6 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
         held = _postponed(still.plan)
         _found(still.homes)
         return held, still.outputs
-
-
-class _Standing(NamedTuple):
-    """Values that are computed as they stand.
-
-    Attributes:
-        plan: What computes them; None where all are in memory.
-        homes: The storages that nobody has written, and the buffers that they will be in.
-        outputs: The buffer of each node.
-    """
-
-    plan: Plan | None
-    homes: dict[Storage, BufferRef]
-    outputs: list[BufferRef]
-
-
-def _as_they_stand(storages: Sequence[Storage], nodes: Sequence[Node]) -> _Standing | None:
-    """How storages and nodes are computed where nothing is pending; None where something is."""
-    unwritten: dict[Storage, Node] = {}
-    for storage in storages:
-        storage.close()
-        if storage.log or (storage.ref is None and storage.base is None):
-            return None
-        if storage.ref is None and storage.base is not None:
-            unwritten[storage] = storage.base
-    places = [None if node.place is None else whole_home(node) for node in nodes]
-    roots = [*unwritten.values(), *[node for node, place in zip(nodes, places, strict=True) if place is None]]
-    still = Still()
-    if not still.follow(roots, unwritten):
-        return None
-    if not roots:
-        return _Standing(None, {}, [ref for ref in places if ref is not None])
-    device = engine.default_device()
-    owners = [storage.device for storage in unwritten]
-    if {device, *owners, *[ref.device for ref in still.refs]} == {device}:
-        devices = [device] * len(roots)
-        key = still.key(roots, device)
-    else:
-        devices = [*owners, *[still.device_of(node) or device for node in roots[len(owners) :]]]
-        key = still.key(roots, (*[ref.device for ref in still.refs], *devices))
-    made = [BufferRef(node.nbytes, device) for node, device in zip(roots, devices, strict=True)]
-    fresh = iter(made)
-    homes = {storage: next(fresh) for storage in unwritten}
-    outputs = [next(fresh) if place is None else place for place in places]
-
-    def program() -> Program:
-        views = [View.contiguous(node.dtype, node.shape) for node in roots]
-        return still.program([Output(*each) for each in zip(made, views, roots, strict=True)])
-
-    starts = still.starts + [0] * len(made)
-    plan = plans.recall(key, [*still.refs, *still.parts, *made], starts, still.literals, program)
-    return _Standing(plan, homes, outputs)
 
 
 def _found(homes: dict[Storage, BufferRef]) -> None:
@@ -182,8 +134,8 @@ def pin(storage: Storage) -> None:
         flush(list(storage.readers or ()))
         flush([storage])
         keep_everything(storage)
-        living = [node for node in (reference() for reference in storage.live) if node is not None]
-        readers = {node: node for node in living if node.place is None}  # what others hold -> what it is now
+        # what others hold -> what it is now
+        readers = {node: node for node in storage.living_reads() if node.place is None}
         origin = storage.origin() if storage.origin is not None else None
         if origin is not None and origin.place is not None and origin.place[0] is storage.ref:
             readers[origin] = storage.read(origin.place[1])
@@ -243,18 +195,24 @@ class Flush:
         self.marks: Final[dict[Storage, Marks]] = {}
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
+        self._is_rolled: bool = False  # whether writes were rolled into one, or a loop
 
     @cached_property
     def groups(self) -> Grouping:
         """How the entries are grouped."""
         return Grouping(self.slice, self.homes)
 
-    def run(self) -> list[BufferRef]:
-        """Build the program, run it, then retire its entries."""
+    def run(self, name: Name | None) -> list[BufferRef]:
+        """Build the program, run it, then retire its entries.
+
+        Args:
+            name: What the flush is to be known by.
+        """
         outputs = self.build()
         renamed: dict[BufferRef, BufferRef] = {}
         if self.program.statements or self.program.outputs:
-            plan = plans.plan(self.program)
+            plan = self._learnt(name) if name is not None else None
+            plan = plan or plans.plan(self.program)
             if postponed:
                 run_postponed(plan.buffers)
             renamed = plan.renamed
@@ -263,6 +221,21 @@ class Flush:
             run_postponed([*outputs, *[s.ref for s in self.slice.wanted if s.ref is not None]])
             self._commit(renamed)
         return [renamed.get(ref, ref) for ref in outputs]
+
+    def _learnt(self, name: Name) -> Plan | None:
+        """The plan, known by the name of the flush from now on; None where that does not tell what was made of it."""
+        groups = self.groups
+        if self._is_rolled or groups.temporaries or groups.instances or groups.private:
+            return None
+        saved: dict[Node, BufferRef] = {}
+        for reference, ref, view in self.saved:
+            node = reference()
+            if node is None or view.nbytes != ref.nbytes:
+                return None
+            saved[node] = ref
+        tapes = {storage for storage, _ in groups.tapes.places.values()}
+        homes = {storage: ref for storage, ref in self.homes.items() if storage.ref is None and storage not in tapes}
+        return learn(name, self.slice.wanted, self.slice.nodes, self.program, homes, saved)
 
     def build(self) -> list[BufferRef]:
         """The program; gives the buffer of each wanted node."""
@@ -431,6 +404,7 @@ class Flush:
                 self._keep(Gathering([item]).take())
                 self._single(item.storage, self.groups.plain(item))
             case reroll.Parallel(runs=runs, writes=writes):
+                self._is_rolled = True
                 for storage in writes.ends:
                     self.home(storage)
                 self._keep(writes)
@@ -439,6 +413,7 @@ class Flush:
                     self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
                 self._mark_group(writes)
             case reroll.Sequential(writes=writes):
+                self._is_rolled = True
                 for repeat in loops(self.groups.tapes.beside(group), self.home):
                     self._add(repeat)
                 self._mark_group(writes)

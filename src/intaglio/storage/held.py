@@ -32,7 +32,7 @@ def held(roots: Iterable[Node], seen: set[Node]) -> int:
     """The bytes of buffers that values keep alive, without what `seen` has (to which they are added)."""
     leaves, total = _leaves(roots, seen)
     for k in range(len(leaves)):
-        readers = {node for reference in leaves[k].live if (node := reference()) is not None}
+        readers = {*leaves[k].living_reads()}
         if sys.getrefcount(leaves[k]) - _OVERHEAD <= len(readers):
             total += leaves[k].nbytes
     return total

@@ -33,7 +33,7 @@ FEW: Final = 64  # pairs of a read and a write up to which each pair is compared
 
 def living(storage: Storage) -> list[Node]:
     """The reads of a storage that somebody holds, and whose values are not kept."""
-    return [node for reference in storage.live if (node := reference()) is not None and node.place is None]
+    return [node for node in storage.living_reads() if node.place is None]
 
 
 def overwritten(storage: Storage, stamp: int, reads: Iterable[Node]) -> list[Node]:

@@ -185,7 +185,7 @@ class Slice:
             source
             for storage, stamp in self.stamps.items()
             if storage.sequence > stamp
-            for skeleton in storage.skeletons
+            for skeleton in storage.skeletons or ()
             for source in skeleton.storages
         }  # which elements that are not asked for may read
         private: set[Storage] = set()
@@ -260,19 +260,17 @@ def computed(roots: Iterable[Node]) -> list[Node]:
 
 def is_constant(root: Node) -> bool:
     """Whether a value depends on no bytes: it is one node on all devices, and can always be computed again."""
-    for node in root.src:
-        if node.place is not None or isinstance(node.op, LEAVES):
-            return False  # mostly that is seen at once
+    if root.place is not None or isinstance(root.op, LEAVES):
+        return False
+    seen = {root}
     stack = [root]
-    seen: set[Node] = set()
     while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        if node.place is not None or isinstance(node.op, LEAVES):
-            return False
-        seen.add(node)
-        stack.extend(node.src)
+        for source in stack.pop().src:
+            if source.place is not None or isinstance(source.op, LEAVES):
+                return False  # mostly that is seen at once
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
     return True
 
 
@@ -283,4 +281,4 @@ def _bases(storages: Iterable[Storage]) -> list[Node]:
 
 def _reads_of(storage: Storage) -> set[Node]:
     """The reads of a storage that are alive."""
-    return {node for reference in storage.live if (node := reference()) is not None}
+    return set(storage.living_reads())

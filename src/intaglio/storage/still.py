@@ -17,7 +17,7 @@ from intaglio.storage import checks
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Hashable, Sequence
+    from collections.abc import Container, Hashable, Iterator, Sequence
 
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
@@ -26,7 +26,7 @@ CODES: Final = 1 << 16  # ops, views and dtypes that have numbers at a time
 
 
 class Codes:
-    """Numbers of what nodes are, from 1 on; no two things ever have one number."""
+    """Numbers of what nodes are, from -1 down; no two things ever have one number."""
 
     def __init__(self) -> None:
         self.known: Final[dict[Hashable, int]] = {}
@@ -40,7 +40,7 @@ class Codes:
             if len(self.known) >= CODES:
                 self.known.clear()
                 self.places.clear()
-            self._last = found = self.known[thing] = self._last + 1
+            self._last = found = self.known[thing] = self._last - 1
         return found
 
     def place(self, view: View) -> tuple[int, int]:
@@ -53,6 +53,10 @@ class Codes:
 
 
 codes: Final = Codes()
+
+
+class PendingError(Exception):
+    """A value is not computed as it stands: something that it needs is pending."""
 
 
 class Still:
@@ -76,8 +80,9 @@ class Still:
         self.views: Final[dict[Node, Node]] = {}
         self._codes: Final[dict[Node, int]] = {}  # of those reads
         self._shared: Final[set[int]] = set()  # buffers that are seen through several views
-        # For each value its code, then its inputs: numbers of values, or of a buffer, each as its complement, so that
-        # none is taken for a code.
+        # what is seen of buffers: the buffer's number, the view, where its number stands in the key
+        self._seen: Final[list[tuple[int, View, int]]] = []
+        # for each value its code (below 0), then its inputs: numbers of values, or of a buffer
         self._key: Final[list[int]] = []
 
     def follow(self, roots: Sequence[Node], unwritten: Container[Storage]) -> bool:
@@ -86,46 +91,52 @@ class Still:
         Args:
             unwritten: Storages that are computed for themselves: what reads one of these reads its bytes.
         """
-        order, views, key, known = self.order, self.views, self._key, codes.known
-        watched = checks.pending if len(checks.pending) else ()
-        stack = [*reversed(roots)]
-        while stack:
-            node = stack[-1]
-            if node in order:
-                stack.pop()
-                continue
-            src = node.src
-            if not src or node.place is not None:
-                base = views.get(node)
-                if base is None:
-                    if not self._enter(node, unwritten):
-                        return False
-                    continue
-                src = (base,)
-            ready = True
-            for source in src:
-                if source not in order:
-                    if (not source.src or source.place is not None) and source not in views:
-                        if not self._enter(source, unwritten):
-                            return False
-                        if source in order:
-                            continue
-                    stack.append(source)
-                    ready = False
-            if not ready:
-                continue
-            stack.pop()
-            if node in watched:
-                return False
-            op = node.op
-            key.append((known.get(op) or codes.of(op)) if src is node.src else self._codes[node])
-            for source in src:
-                key.append(~order[source])
-            order[node] = len(order)
+        try:
+            self._walk(roots, unwritten)
+        except PendingError:
+            return False
         return True
 
-    def _enter(self, node: Node, unwritten: Container[Storage]) -> bool:
-        """Number a value without inputs, or note which it is a view of; False where something is pending."""
+    def _walk(self, roots: Sequence[Node], unwritten: Container[Storage]) -> None:
+        """Number some values, each after what it is computed from.
+
+        Raises: PendingError if something is pending that they need.
+        """
+        if not roots:
+            return
+        order, key, known = self.order, self._key, codes.known
+        watched = checks.pending if len(checks.pending) else ()
+        above: list[tuple[Node, Sequence[Node], Iterator[Node]]] = []  # values whose inputs are on their way
+        node, src, rest = roots[0], roots, iter(roots)  # as if the roots were the inputs of one value
+        while True:
+            for source in rest:
+                if source in order:
+                    continue
+                inputs = source.src if source.place is None else ()
+                if not inputs:
+                    base = self._enter(source, unwritten)
+                    if base is None:
+                        continue
+                    inputs = (base,)
+                if source in watched:
+                    raise PendingError
+                above.append((node, src, rest))
+                node, src, rest = source, inputs, iter(inputs)
+                break
+            else:  # all inputs have numbers
+                if not above:
+                    return
+                op = node.op
+                key.append((known.get(op) or codes.of(op)) if src is node.src else self._codes[node])
+                key += map(order.__getitem__, src)
+                order[node] = len(order)
+                node, src, rest = above.pop()
+
+    def _enter(self, node: Node, unwritten: Container[Storage]) -> Node | None:
+        """Number a value without inputs; gives, instead, what it is a view of, if that is yet to be computed.
+
+        Raises: PendingError if it is pending.
+        """
         op, place = node.op, node.place
         if place is not None:
             ref, view = place
@@ -133,37 +144,43 @@ class Still:
             storage, view = op.storage, op.view
             assert isinstance(storage, Storage)
             ref = storage.ref
-            if storage.log:
-                return False
-            if ref is None:
-                if storage.base is None or storage in unwritten:
-                    return False
-                self.views[node] = storage.base
-                self._codes[node] = codes.of((Read, view))
-                return True
-        elif isinstance(op, (Assign, Buffer)):
-            return False
+            if ref is None or storage.log:
+                return self._base(node, storage, view, unwritten)
         else:
-            if isinstance(op, Const) and not is_plain(op):
-                self.literals.append(op)
-                self._key.append(codes.of(op.of))
-            else:
-                self._key.append(codes.of(op))
-            self.order[node] = len(self.order)
-            return True
+            return self._number(node)
         start, code = codes.places.get(view) or codes.place(view)
-        refs = self.refs
-        number = refs.get(ref)
-        if number is None:
-            number = refs[ref] = len(refs)
+        number = self.refs.setdefault(ref, len(self.refs))
+        if number == len(self.starts):
             self.starts.append(start)
         else:
             self._shared.add(number)
-        key, order = self._key, self.order
-        key.append(code)
-        key.append(~number)
-        order[node] = len(order)
-        return True
+        self._seen.append((number, view, len(self._key)))
+        self._key += code, number
+        self.order[node] = len(self.order)
+        return None
+
+    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:
+        """What a read of a storage that has no bytes yet is a view of.
+
+        Raises: PendingError if it is pending.
+        """
+        base = storage.base
+        if storage.log or base is None or storage in unwritten:
+            raise PendingError
+        self.views[node] = base
+        self._codes[node] = codes.of((Read, view))
+        return base
+
+    def _number(self, node: Node) -> None:
+        """Number a value that reads nothing."""
+        op = node.op
+        if isinstance(op, (Assign, Buffer)):
+            raise PendingError
+        if isinstance(op, Const) and not is_plain(op):
+            self.literals.append(op)
+            op = op.of
+        self._key.append(codes.of(op))
+        self.order[node] = len(self.order)
 
     def reads(self) -> dict[Node, ReadAt]:
         """The values that lie in memory, and where."""
@@ -171,11 +188,11 @@ class Still:
         for node in self.order:
             if node.place is not None:
                 found[node] = ReadAt(*node.place, 0)
-            elif isinstance(node.op, Read) and node not in self.views:
+            elif isinstance(node.op, Read):
                 storage = node.op.storage
                 assert isinstance(storage, Storage)
-                assert storage.ref is not None
-                found[node] = ReadAt(storage.ref, node.op.view, 0)
+                if storage.ref is not None and not storage.log:
+                    found[node] = ReadAt(storage.ref, node.op.view, 0)
         return found
 
     def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
@@ -189,25 +206,22 @@ class Still:
         if self._shared:
             self._join()
         key.append(codes.of(devices))
-        for node in outputs:
-            key.append(~self.order[node])
+        key += map(self.order.__getitem__, outputs)
         return array("q", key).tobytes()
 
     def _join(self) -> None:
         """Number the views of buffers that are seen through several: by where they lie to one another."""
         buffers = [*self.refs]
         joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
-        places = [place for place, code in enumerate(self._key) if code > 0]  # of codes, by the numbers of values
-        for node, read in self.reads().items():
-            number = self.refs[read.ref]
+        for number, view, place in self._seen:
             if number in joint:
-                joint[number].append((read.view, places[self.order[node]]))
+                joint[number].append((view, place))
         for number, reads in joint.items():
             inner = part_of([view for view, _ in reads])
             if inner is not None:
                 view, place = reads.pop(inner)
                 start, self._key[place] = codes.place(view)
-                self._key[place + 1] = ~len(self.starts)
+                self._key[place + 1] = len(self.starts)
                 self.starts.append(start)
                 self.parts.append(buffers[number])
             start, _ = cut([view for view, _ in reads])

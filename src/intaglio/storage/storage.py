@@ -47,6 +47,42 @@ class Glance:
         self.node: Node | None = node
 
 
+class Reads:
+    """The reads of a storage, in their nodes' and handles' lives.
+
+    Attributes:
+        recent: The last views that were read, so that equal reads are one node.
+        glances: What handles keep of those.
+        live: All reads, some of them dead.
+        sweep: How many `live` may have until it is looked through for dead ones.
+    """
+
+    __slots__ = ("glances", "live", "recent", "sweep")
+
+    def __init__(self) -> None:
+        self.recent: Final[dict[View, weakref.ref[Node]]] = {}
+        self.glances: Final[dict[View, weakref.ref[Glance]]] = {}
+        self.live: list[weakref.ref[Node]] = []
+        self.sweep: int = 64
+
+    def add(self, node: Node) -> weakref.ref[Node]:
+        """Note a read."""
+        reference = weakref.ref(node)
+        self.live.append(reference)
+        if len(self.live) > self.sweep:
+            self.live = [r for r in self.live if r() is not None]
+            self.sweep = max(64, 2 * len(self.live))
+        return reference
+
+    def drop(self, view: View) -> None:
+        """Forget a recent one: first from where it is found, since another thread may just have found it."""
+        self.recent.pop(view, None)
+        known = self.glances.pop(view, None)
+        glance = known() if known is not None else None
+        if glance is not None:
+            glance.node = None
+
+
 class Storage:
     """One mutable run of bytes on a device.
 
@@ -56,35 +92,22 @@ class Storage:
     returns.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_history",
-        "base",
-        "device",
-        "extremes",
-        "followers",
-        "glances",
-        "last",
-        "live",
-        "log",
-        "nbytes",
-        "numbers",
-        "open",
-        "origin",
-        "path",
-        "pens",
-        "pinned",
-        "plain",
-        "read_only",
-        "readers",
-        "recent",
-        "ref",
-        "sequence",
-        "skeletons",
-        "sweep",
-        "tape",
-        "taped",
-    )
+    # What most storages never have stands in the class: a flush makes one for each of its results. What loops over
+    # elements ask for is each object's own, which is found in a third of the time.
+    read_only: bool = False
+    path: str | None = None  # of the file that the bytes are, if they are one
+    pinned: bool = False
+    origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
+    followers: weakref.WeakSet[object] | None = None  # the histories with rows that read it
+    readers: weakref.WeakSet[Storage] | None = None  # those with pending elements that are computed from this
+    pens: list[Pen] | None = None  # the ways into the open segment
+    tape: Elements | None = None  # the last entry of the log, where more elements may join it
+    taped: int = 0  # how many writes of elements are pending
+    last: Segment | None = None  # the newest segment, open or not
+    numbers: int = 0  # how many numbers those before it hold
+    extremes: tuple[int, View, int, int] | None = None  # the lowest and highest number of a view, as of a stamp
+    skeletons: set[Skeleton] | None = None  # of the pending writes of elements
+    _history: object | None = None
 
     def __init__(
         self,
@@ -100,30 +123,14 @@ class Storage:
         self.device: Final = device
         self.base: Node | None = base
         self.ref: BufferRef | None = ref
-        self.read_only: bool = read_only
-        self.path: Final = path  # of the file that the bytes are, if they are one
-        self.pinned: bool = False
-        self.origin: weakref.ref[Node] | None = None  # the computed value that the bytes are, until they are written
-        self._history: object | None = None
-        self.followers: weakref.WeakSet[object] | None = None  # the histories with rows that read it
         self.plain: bool = True  # neither tracked nor pinned: single elements take the fast paths
         self.log: list[AnyEntry] = []
         self.open: Segment | None = None
-        self.pens: list[Pen] = []  # the ways into the open segment
-        self.tape: Elements | None = None  # the last entry of the log, where more elements may join it
-        self.taped: int = 0  # how many writes of elements are pending
-        self.last: Segment | None = None  # the newest segment, open or not
-        self.numbers: int = 0  # how many numbers those before it hold
         self.sequence: int = 0
-        self.extremes: tuple[int, View, int, int] | None = (
-            None  # the lowest and highest number of a view, as of a stamp
-        )
-        self.live: list[weakref.ref[Node]] = []
-        self.sweep: int = 64
-        self.recent: dict[View, weakref.ref[Node]] = {}
-        self.glances: dict[View, weakref.ref[Glance]] = {}  # of those
-        self.skeletons: set[Skeleton] = set()  # of the pending writes of elements
-        self.readers: weakref.WeakSet[Storage] | None = None  # those with pending elements that are computed from this
+        self.reads: Reads | None = None  # once there are any
+        if read_only or path is not None:
+            self.read_only = read_only
+            self.path = path
 
     @property
     def history(self) -> object | None:
@@ -150,31 +157,41 @@ class Storage:
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
         self.close()
-        found = self.recent.get(view)
+        reads = self.reads or self._begin_reads()
+        found = reads.recent.get(view)
         if found is not None:
             node = found()
             if node is not None:
                 return node
         node = read(self, view, self.sequence)
-        reference = weakref.ref(node)
-        if len(self.recent) >= RECENT:
+        if len(reads.recent) >= RECENT:
             self._forget_all()
-        self.recent[view] = reference
-        self.live.append(reference)
-        if len(self.live) > self.sweep:
-            self.live = [r for r in self.live if r() is not None]
-            self.sweep = max(64, 2 * len(self.live))
+        reads.recent[view] = reads.add(node)
         return node
+
+    def _begin_reads(self) -> Reads:
+        """Note reads from now on: two threads may make the first at once."""
+        with engine.lock:
+            if self.reads is None:
+                self.reads = Reads()
+            return self.reads
+
+    def living_reads(self) -> list[Node]:
+        """The reads of it that are alive."""
+        if self.reads is None:
+            return []
+        return [node for reference in self.reads.live if (node := reference()) is not None]
 
     def glance(self, view: View) -> Glance:
         """The value of a view as of now, to be asked for again through what this gives."""
         node = self.read(view)
-        known = self.glances.get(view)
+        reads = self.reads or self._begin_reads()
+        known = reads.glances.get(view)
         glance = known() if known is not None else None
         if glance is None or glance.node is not node:
             glance = Glance(node)
-            self.glances[view] = weakref.ref(glance)
-            if view not in self.recent:  # a write of another thread came between
+            reads.glances[view] = weakref.ref(glance)
+            if view not in reads.recent:  # a write of another thread came between
                 glance.node = None
         return glance
 
@@ -188,7 +205,7 @@ class Storage:
         if stamp == self.sequence:
             return self.read(view)
         node = read(self, view, stamp)
-        self.live.append(weakref.ref(node))
+        (self.reads or self._begin_reads()).add(node)
         return node
 
     def write(self, view: View, value: Node, site: tuple[str, int] | None = None) -> None:
@@ -222,7 +239,7 @@ class Storage:
 
     def write_element(self, dtype: DType, offset: int, skeleton: Skeleton, holes: tuple[Hole, ...]) -> None:
         """Append the write of a scalar expression to one element."""
-        if self.recent:
+        if self.reads is not None and self.reads.recent:
             self._forget(View(dtype, (), (), offset))
         self.taped += 1
         self.sequence = sequence = next_sequence()
@@ -239,13 +256,19 @@ class Storage:
                 sequence = self._stamp()
                 self.tape = Elements(dtype, sequence, [*holes, skeleton, offset, sequence])
                 self.log.append(self.tape)
-        if skeleton not in self.skeletons:
+        if self.skeletons is None or skeleton not in self.skeletons:
             with engine.lock:
-                self.skeletons.add(skeleton)
+                self._pend(skeleton)
                 for source in skeleton.storages:
                     if source.readers is None:
                         source.readers = weakref.WeakSet()
                     source.readers.add(self)
+
+    def _pend(self, skeleton: Skeleton) -> None:
+        """Note what pending writes of elements are computed by."""
+        if self.skeletons is None:
+            self.skeletons = set()
+        self.skeletons.add(skeleton)
 
     def write_loop(self, loop: Sequential) -> None:
         """Append a loop of writes to this storage, which reads no other."""
@@ -274,10 +297,10 @@ class Storage:
         del log[:count]
         if not log:
             self.taped = 0
-            for source in {source for skeleton in self.skeletons for source in skeleton.storages}:
+            for source in {source for skeleton in self.skeletons or () for source in skeleton.storages}:
                 if source.readers is not None:
                     source.readers.discard(self)
-            self.skeletons.clear()
+            self.skeletons = None
             pending.discard(self)
         elif isinstance(log[0], Elements) and first_of(log[0]) <= stamp:
             log[0].drop(stamp)
@@ -310,10 +333,14 @@ class Storage:
                 segment = self._open_segment(view, limit)
             segment.join(view)
             self._forget(view)
-            if len(self.pens) == PENS:
-                self._close_pens()
             pen = Pen.of(view, segment.numbers)
-            self.pens.append(pen)
+            pens = self.pens
+            if pens is not None and len(pens) == PENS:
+                self._close_pens()
+                pens = None
+            if pens is None:
+                pens = self.pens = []
+            pens.append(pen)
             segment.numbers[place] = value
             if segment is not self.last:
                 self.last = segment
@@ -355,7 +382,7 @@ class Storage:
                 self.sequence = next_sequence() if rows else segment.sequence
                 rows += number, skeleton, place * item, self.sequence
             self.taped += len(segment.numbers)
-            self.skeletons.add(skeleton)
+            self._pend(skeleton)
             before = self.log[-1] if self.log else None
             if isinstance(before, Elements) and before.dtype is segment.dtype:
                 before.rows += rows
@@ -366,8 +393,8 @@ class Storage:
 
     def _close_pens(self) -> None:
         """Have those who write numbers ask again."""
-        pens, self.pens = self.pens, []
-        for pen in pens:
+        pens, self.pens = self.pens, None
+        for pen in pens or ():
             pen.close()
 
     def check_writable(self, view: View) -> None:
@@ -394,22 +421,18 @@ class Storage:
 
     def _forget(self, view: View) -> None:
         """Drop the remembered reads that the coming write overlaps."""
-        for known in list(self.recent):
-            if known.overlaps(view):
-                self._drop(known)
+        reads = self.reads
+        if reads is not None:
+            for known, node in list(reads.recent.items()):
+                if node() is None or known.overlaps(view):
+                    reads.drop(known)
 
     def _forget_all(self) -> None:
         """Drop all remembered reads."""
-        for known in list(self.recent):
-            self._drop(known)
-
-    def _drop(self, view: View) -> None:
-        """Drop a remembered read: first from where it is found, since another thread may just have found it."""
-        self.recent.pop(view, None)
-        known = self.glances.pop(view, None)
-        glance = known() if known is not None else None
-        if glance is not None:
-            glance.node = None
+        reads = self.reads
+        if reads is not None:
+            for known in list(reads.recent):
+                reads.drop(known)
 
 
 def _closing(storage: Storage) -> Callable[[], None]:

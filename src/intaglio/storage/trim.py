@@ -166,7 +166,7 @@ def _sweeps(stamps: Mapping[Storage, int]) -> list[_Sweep]:
 def _nodes(storage: Storage) -> list[_Reader]:
     """The reads of a storage that live."""
     found: list[_Reader] = []
-    for reference in storage.live:
+    for reference in storage.reads.live if storage.reads is not None else ():
         node = reference()
         if node is not None and node.place is None and isinstance(node.op, Read):
             found.append(_Reader(node.op.stamp, node.op.stamp, node.op.view, reference))
@@ -188,7 +188,7 @@ def _elements(storages: Mapping[Storage, int]) -> dict[Storage, list[_Reader]]:
     """What pending elements read of some storages: as one reader all that one expression reads, within its bounds."""
     found: dict[Storage, list[_Reader]] = {}
     for owner in list(pending):
-        if any(source in storages for skeleton in owner.skeletons for source in skeleton.storages):
+        if any(source in storages for skeleton in owner.skeletons or () for source in skeleton.storages):
             for entry in owner.log:
                 if isinstance(entry, Elements):
                     owned = entry if entry is not owner.tape else entry.until(owner.sequence)  # which may still grow

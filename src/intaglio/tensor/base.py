@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from functools import cache
 from types import EllipsisType
@@ -18,6 +19,7 @@ from intaglio.ir.node import living, make
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import Buffer, Const, buffer, const
+from intaglio.storage.counts import REFERENCES_OF_AN_ARGUMENT
 from intaglio.storage.flush import flush, partition
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
@@ -167,7 +169,7 @@ class TensorBase(ScalarHandle):
     def _as_scalar(self) -> Skeleton | None:
         """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
         view, node = self._view, self._node
-        if node is not None and node.shape:
+        if (node is not None and node.shape) or (view is not None and view.shape):
             return None
         if self._skeleton is not None or self._grad_state is not None:
             return self._skeleton
@@ -175,7 +177,7 @@ class TensorBase(ScalarHandle):
             self._holes = (node.op.value,)
             self._skeleton = number_skeleton(node.dtype)
             self._node = None
-        elif view is not None and not view.shape and not view.offset % view.dtype.itemsize:
+        elif view is not None and not view.offset % view.dtype.itemsize:
             storage, _ = self._place()
             if storage.plain:
                 self._offset = view.offset
@@ -693,23 +695,33 @@ def check_computable(tensor: TensorBase) -> None:
 
 def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     """Compute tensors by one schedule: stored ones in their storages, computed ones into buffers of their own."""
+    with engine.lock:  # until computed ones have their storages: another thread may ask for the same
+        storages, computed, nodes = _wanted(tensors)
+        refs = flush(storages, nodes)
+        for tensor in reversed(computed):
+            _settle(tensor, nodes.pop(), refs.pop())
+
+
+def _wanted(tensors: tuple[TensorBase, ...]) -> tuple[list[Storage], list[TensorBase], list[Node]]:
+    """What is to be computed of tensors: the storages of some, others, and the values of those."""
     storages: list[Storage] = []
     computed: list[TensorBase] = []
     nodes: list[Node] = []
-    with engine.lock:  # until computed ones have their storages: another thread may ask for the same
-        for tensor in tensors:
+    for tensor in tensors:
+        node = tensor._node
+        if node is None or node.place is not None or not node.src:
             if tensor._storage is not None:
                 storages.append(tensor._storage)
                 continue
-            node = tensor._node if tensor._node is not None else tensor.to_node()
+            node = tensor.to_node()
             place = node.place
             if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
                 continue
+        if tensor._device == "DISK":
             check_computable(tensor)
-            computed.append(tensor)
-            nodes.append(node)
-        for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
-            _settle(tensor, node, ref)
+        computed.append(tensor)
+        nodes.append(node)
+    return storages, computed, nodes
 
 
 def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
@@ -737,14 +749,14 @@ def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
     """A computed tensor whose value now lies (or will lie) in a buffer."""
     view = View.contiguous(node.dtype, node.shape)
     storage = Storage(ref.nbytes, tensor._device, ref=ref)
-    if not is_constant(node):
-        node.place = ref, view
-        storage.origin = weakref.ref(node)
     if tensor._grad_state is True:
         track(storage, node.dtype, base=node)
     tensor._view = view  # before the storage, which other threads look at first
     tensor._storage = storage
     tensor._node = None
+    if sys.getrefcount(node) > REFERENCES_OF_AN_ARGUMENT and not is_constant(node):  # somebody will ask where it is
+        node.place = ref, view
+        storage.origin = weakref.ref(node)
 
 
 def uop_of(tensor: TensorBase) -> Node:

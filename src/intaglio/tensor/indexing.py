@@ -356,12 +356,16 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
 def setitem(self: Tensor, index: object, value: Any) -> None:
     """Write through a view, through arrays of positions, or where a mask holds."""
     value = plain(value)
+    storage, view = self._place()
+    found = _basic(view, index)
+    if found is not None:
+        write_view(self, self._share(storage, found), value)
+        return
     mask = _mask_of(self, index)
     if mask is not None and (is_number(value) or (is_tensor(value) and value.numel() == 1)):
         _masked(self, mask, value)
         return
     parsed = parse(self, index)
-    storage, _ = self._place()
     if not parsed.arrays:
         write_view(self, self._share(storage, parsed.view), value)
         return

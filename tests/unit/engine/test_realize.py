@@ -10,20 +10,19 @@ import pytest
 
 from intaglio import Tensor
 from intaglio.core.trace import GlobalCounters
-from intaglio.engine import debug
 from intaglio.engine.devices import device_of
 
 
 def test_an_interrupt_while_kernels_run_is_delivered_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     t = Tensor([1.0, 2.0])
     t += 1
-    launch = debug.launch
+    run = device_of("CPU").run
 
     def interrupted(*arguments: Any) -> None:
-        launch(*arguments)
+        run(*arguments)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(debug, "launch", interrupted)
+    monkeypatch.setattr(device_of("CPU"), "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         t.realize()
     monkeypatch.undo()
@@ -34,13 +33,13 @@ def test_an_interrupt_while_postponed_kernels_run_does_not_run_them_twice(monkey
     t = Tensor([1.0, 2.0])
     t += 1
     t.kernelize()
-    launch = debug.launch
+    run = device_of("CPU").run
 
     def interrupted(*arguments: Any) -> None:
-        launch(*arguments)
+        run(*arguments)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(debug, "launch", interrupted)
+    monkeypatch.setattr(device_of("CPU"), "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         t.realize()
     monkeypatch.undo()

@@ -77,8 +77,8 @@ def test_a_large_product_lands_wherever_it_begins(shape: tuple[int, int, int], s
 
 def test_only_what_is_large_and_not_read_goes_past_the_caches() -> None:
     target = host_target(1)
-    large = target.far // 4
-    for size, in_place, past in [(large, False, True), (large - 1, False, False), (large, True, False)]:
+    least = target.far // 4
+    for size, in_place, past in [(least, False, True), (least - 1, False, False), (least, True, False)]:
         k = Operands()
         out = np.empty(size, np.float32)
         place = k.read(out)

@@ -46,7 +46,8 @@ def test_more_views_than_are_remembered_end_the_others() -> None:
     parts = [x[k:] for k in range(1, RECENT + 2)]
     for part in parts:
         part._value()
-    assert len(storage.glances) <= RECENT
+    assert storage.reads is not None
+    assert len(storage.reads.glances) <= RECENT
     x += 1
     assert x._value() is not whole
     assert [part[0].item() for part in parts] == [k + 1.0 for k in range(1, RECENT + 2)]

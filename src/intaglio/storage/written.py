@@ -1,0 +1,275 @@
+"""Values with writes pending: what they are computed from, by the walk of `storage/still.py`, and through the journal.
+
+Where all that is needed of the journal are writes of larger values, each by itself, the walk describes the history in
+full: which values are written where, in which order, and as of which write each read sees its storage. Two histories of
+one key differ only in which buffers, numbers and starts they have. So what one was made into serves the other.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from intaglio.ops.memory import Read
+from intaglio.storage.counts import REFERENCES_OF_A_NODE, references_to
+from intaglio.storage.journal import AnyEntry, Entry
+from intaglio.storage.still import PendingError, Still, codes
+from intaglio.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
+
+    from intaglio.ir.node import Node
+    from intaglio.ir.view import View
+    from intaglio.ops.memory import BufferRef
+
+MOST: Final = 256  # writes up to which they are known: more are mostly those of a loop, which is rolled
+
+_sequence: Final[Callable[[AnyEntry], int]] = attrgetter("sequence")
+
+
+class Written(Still):
+    """What some values are computed from, as long as only writes of larger values turn out to be pending.
+
+    Attributes:
+        storages: Those with a history, in order of first use, with their numbers: with pending writes, or asked for and
+            without bytes.
+        entries: Once followed, the writes that are needed, in program order, each after the number of its storage.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: Final[dict[Storage, int]] = {}
+        self.entries: list[tuple[int, Entry]] = []
+        self._taken: Final[list[int]] = []  # for each storage, how many of its writes are needed
+        self._work: list[Node] = []  # what those write, and versions 0
+        # reads of these storages: the number of the value, that of the storage, the writes that they see, the view
+        self._reads: Final[list[tuple[int, int, int, View]]] = []
+
+    def follow_all(self, wanted: Sequence[Storage], roots: Sequence[Node]) -> bool:
+        """Walk through what storages and values need; whether it is known in full."""
+        try:
+            for storage in wanted:
+                if storage.log or storage.ref is None:
+                    self._need(storage, storage.sequence)
+            self._walk(roots, self.storages)
+            while self._work:
+                work, self._work = self._work, []
+                self._walk(work, self.storages)
+            self._finish()
+        except PendingError:
+            return False
+        return True
+
+    @property
+    def homeless(self) -> list[Storage]:
+        """The storages that have no bytes yet and are to have some."""
+        return [storage for storage in self.storages if storage.ref is None]
+
+    @property
+    def homes(self) -> list[BufferRef]:
+        """The buffers of those that have."""
+        return [storage.ref for storage in self.storages if storage.ref is not None]
+
+    @property
+    def devices(self) -> set[str]:
+        """Where all of it is."""
+        refs = (*self.refs, *self.homes)
+        return {*[ref.device for ref in refs], *[storage.device for storage in self.storages]}
+
+    def stamps(self) -> list[tuple[Storage, int]]:
+        """The storages that are written, each with the number of the last write that is needed."""
+        taken = zip(self.storages, self._taken, strict=True)
+        return [(storage, storage.log[count - 1].sequence) for storage, count in taken if count]
+
+    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:
+        """What a read of a storage without bytes is a view of; one of a storage with a history is numbered."""
+        if not storage.log and storage not in unwritten:
+            return super()._base(node, storage, view, unwritten)
+        op = node.op
+        assert isinstance(op, Read)
+        number, seen = self._need(storage, op.stamp)
+        self._reads.append((len(self.order), number, seen, view))
+        self._key += codes.of((view, seen)), number
+        self.order[node] = len(self.order)
+        return None
+
+    def _need(self, storage: Storage, stamp: int) -> tuple[int, int]:
+        """Need the writes to a storage up to a stamp; gives the storage's number, and how many writes these are.
+
+        Raises: PendingError if there are others than of larger values.
+        """
+        number = self.storages.get(storage)
+        if number is None:
+            number = self._begin(storage)
+        log = storage.log
+        seen = bisect_right(log, stamp, key=_sequence)
+        for entry in log[self._taken[number] : seen]:
+            assert isinstance(entry, Entry)
+            self._work += (entry.value, *entry.indices)
+            self.entries.append((number, entry))
+        self._taken[number] = max(seen, self._taken[number])
+        if len(self.entries) > MOST:
+            raise PendingError
+        return number, seen
+
+    def _begin(self, storage: Storage) -> int:
+        """Number a storage.
+
+        Raises: PendingError if more is pending than writes of larger values, or elements are computed from it.
+        """
+        others = any(entry.__class__ is not Entry for entry in storage.log)
+        if others or storage.open is not None or storage.readers or storage.followers:
+            raise PendingError
+        if storage.ref is None:
+            if storage.base is not None:
+                self._work.append(storage.base)
+            elif not storage.log:
+                raise PendingError
+        self._taken.append(0)
+        number = self.storages[storage] = len(self.storages)
+        return number
+
+    def _finish(self) -> None:
+        """Bring the writes in order.
+
+        Raises: PendingError if a storage without bytes is only read as it was before all writes, if its bytes are those
+            of something else, or if the value that they were is still in use.
+        """
+        self.entries.sort(key=lambda pair: pair[1].sequence)
+        for storage, count in zip(self.storages, self._taken, strict=True):
+            if storage.ref is None and storage.log and not count:
+                raise PendingError
+            origin = storage.origin() if storage.origin is not None else None
+            if storage.ref in self.refs or (count and origin is not None and origin.place is not None):
+                raise PendingError
+
+    def key(self, outputs: Sequence[Node], devices: Hashable, lost: Sequence[int] = ()) -> bytes:
+        """What histories have in common that are made into one program.
+
+        Args:
+            outputs: The values that are wanted.
+            devices: Where buffers are.
+            lost: The numbers of the reads that are wanted as well.
+        """
+        if self._shared:
+            self._join()
+        key, order = self._key, self.order
+        for storage, taken in zip(self.storages, self._taken, strict=True):
+            base = storage.base if storage.ref is None else None
+            key += codes.of((Storage, storage.nbytes, storage.ref is None, storage.stays, base is None)), taken
+            if base is not None:
+                key.append(order[base])
+        for number, entry in self.entries:
+            key += codes.of((Entry, entry.view, entry.combine)), number, order[entry.value]
+            key += map(order.__getitem__, entry.indices)
+        key.append(codes.of((Written, devices)))
+        key += map(order.__getitem__, outputs)
+        key.append(codes.of("lost"))
+        key += lost
+        return array("q", key).tobytes()
+
+    def lost(self, wanted: Collection[Node]) -> list[int] | None:
+        """The numbers of the reads of overwritten bytes that somebody may still ask for.
+
+        None where one of them is not of the walk. Scalar expressions that tensors hold must be nodes.
+
+        Args:
+            wanted: The values that will be in memory.
+        """
+        if self._is_read_elsewhere():
+            return None
+        logs = [storage.log for storage in self.storages]
+        old = [
+            value
+            for value, number, seen, view in self._reads
+            if seen < self._taken[number] and self._overwrites(logs[number], number, seen, view)
+        ]
+        if not old:
+            return old
+        held = self._held(wanted)
+        return [value for value in old if held[value]]
+
+    def _is_read_elsewhere(self) -> bool:
+        """Whether a read that is not of the walk sees bytes that are overwritten."""
+        for storage, stamp in self.stamps():
+            number = self.storages[storage]
+            for node in storage.living_reads():
+                op = node.op
+                assert isinstance(op, Read)
+                if node.place is None and op.stamp < stamp and node not in self.order:
+                    seen = bisect_right(storage.log, op.stamp, key=_sequence)
+                    if self._overwrites(storage.log, number, seen, op.view):
+                        return True
+        return False
+
+    def _overwrites(self, log: Sequence[AnyEntry], number: int, seen: int, view: View) -> bool:
+        """Whether one of the writes to a storage that are needed, but the first few, overlaps a view."""
+        return any(entry.view.overlaps(view) for entry in log[seen : self._taken[number]] if isinstance(entry, Entry))
+
+    def _held(self, wanted: Collection[Node]) -> list[bool]:
+        """For each value, whether somebody outside the walk may ask for it, or for what is computed from it.
+
+        Decided by reference counts, as in `storage/counts.py`.
+        """
+        order, views = self.order, self.views
+        expected = self._references()
+        nodes = [*order]
+        goals = set(wanted)
+        held = [False] * len(nodes)
+        for storage in {node.op.storage for node in views if isinstance(node.op, Read)}:
+            assert isinstance(storage, Storage)
+            assert storage.base is not None
+            seen = all(node in order for node in storage.living_reads())
+            held[order[storage.base]] = not seen or _others(storage) > REFERENCES_OF_A_STORAGE
+        for number in range(len(nodes) - 1, -1, -1):
+            if nodes[number] in goals:
+                continue
+            if held[number] or sys.getrefcount(nodes[number]) > expected[number]:
+                held[number] = True
+                for source in _sources(nodes[number], views):
+                    held[order[source]] = True
+        return held
+
+    def _references(self) -> list[int]:
+        """The references to each value that the walk accounts for."""
+        order, views = self.order, self.views
+        expected = [REFERENCES_OF_A_NODE] * len(order)
+        for node, number in order.items():
+            if node in views:
+                expected[number] += 2  # as keys
+                expected[order[views[node]]] += 1
+            elif node.place is None:
+                for source in node.src:
+                    expected[order[source]] += 1
+        for _, entry in self.entries:
+            for value in (entry.value, *entry.indices):
+                expected[order[value]] += 1
+        read = {node.op.storage for node in views if isinstance(node.op, Read)}
+        for storage in (*read, *self.homeless):
+            assert isinstance(storage, Storage)
+            if storage.base is not None:
+                expected[order[storage.base]] += 1
+        return expected
+
+
+def _sources(node: Node, views: Mapping[Node, Node]) -> tuple[Node, ...]:
+    """What a value is computed from."""
+    base = views.get(node)
+    return (base,) if base is not None else node.src if node.place is None else ()
+
+
+def _others(storage: Storage) -> int:
+    """The references to a storage beside those of its reads; those that counting makes are among them."""
+    return references_to(storage) - len(storage.living_reads())
+
+
+def _overhead() -> int:
+    """What `_others` says of a storage that nothing else holds but the set which it is asked for from."""
+    return max(_others(storage) for storage in {Storage(0, "CPU")})
+
+
+REFERENCES_OF_A_STORAGE: Final = _overhead()

@@ -522,10 +522,10 @@ class _Kernel:
         if words is not None and words.is_exact:
             words.run(ranges)
             return
-        folds = self._streamed(places, v, row)
-        if v is not None and folds and self.decide.of("stream", 1, (0,)):
-            for place, fold in zip(places, folds, strict=True):
-                Stream(self.loops, self.axes, place, fold, v, row).run(sheets, split=split)
+        streams = self._streams(places, v, row)
+        for stream in streams:
+            stream.run(sheets, split=split)
+        if streams:
             return
         slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
         if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):
@@ -591,13 +591,23 @@ class _Kernel:
         else:
             self.loops.nest(outer, innermost)
 
-    def _streamed(self, places: list[Place], v: Node | None, row: Node | None) -> list[Node]:
-        """The folds of stores all of which are taken row by row, one after the other, in the same chunks; or none."""
-        if v is None or self.index.sized or len({(self.emitter.lanes_of(p.value), p.value.dtype) for p in places}) > 1:
+    def _streams(self, places: list[Place], v: Node | None, row: Node | None) -> list[Stream]:
+        """Stores all of which are taken row by row, one after the other, by the same chunks of columns; or none.
+
+        Several of what the second cache holds share their loops: what they read comes once from there.
+        """
+        if v is None or self.index.sized:
             return []
-        folds = [streamed(self.loops, place, v, row) for place in places]
-        alike = len({fold.dtype for fold in folds if fold is not None}) == 1
-        return [fold for fold in folds if fold is not None] if alike and None not in folds else []
+        folds = [fold for place in places if (fold := streamed(self.loops, place, v, row)) is not None]
+        near = len(places) > 1 and all(self._taken(fold, v) <= 2 * self.target.level2 for fold in folds)
+        if near or len(folds) < len(places) or not self.decide.of("stream", 1, (0,)):
+            return []
+        streams = [Stream(self.loops, self.axes, p, fold, v, row) for p, fold in zip(places, folds, strict=True)]
+        return streams if len({(s.unit, s.sums[0].dtype) for s in streams}) == 1 else []
+
+    def _taken(self, fold: Node, v: Node) -> int:
+        """The bytes of all that a fold takes for the columns of a range."""
+        return math.prod(self.loops.extent(r) for r in (v, *fold.src[1:])) * fold.dtype.itemsize
 
     def _columns(self, places: list[Place], outer: list[Node], v: Node, rows: list[Node], *, split: bool) -> None:
         """The loops of stores that also reduce down columns: some of those at a time, and inside them the rows."""

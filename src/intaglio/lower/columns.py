@@ -11,11 +11,11 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import make, substitute, toposort, walk
-from intaglio.lower.binding import Binding
+from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.loops import Place
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.loop import Range
-from intaglio.ops.memory import Load, Local, load
+from intaglio.ops.memory import Load, Local, Param, load
 from intaglio.ops.reduce import Fold
 
 if TYPE_CHECKING:
@@ -77,10 +77,12 @@ class Kept:
         self.extents: Final = [loops.extent(r) for r in rows]
         self.width: Final = width
         self.size: Final = math.prod(self.extents) * width
+        self.more: Final = loops.extent(column) > width  # than one block
         self.room: int = min(SCRATCH, self.emitter.target.level2 // 2)
         self.blocks: int = 0  # that have been written
         self.values: list[Node] = []  # which are stored
         self.scratch: Final[set[Node]] = set()
+        self.ahead: Final[list[Node]] = []  # what the next block reads from memory
         self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # as the emitter's
 
     def write(self, places: list[Place], body: Callable[[list[Place]], None]) -> None:
@@ -95,6 +97,12 @@ class Kept:
         emitter.bound[self.block] = Binding(binding.frame, binding.base)
         body(self._places(places))
         del emitter.bound[self.block]
+
+    def ask(self, instances: list[Instance]) -> None:
+        """Ask for what the next block reads of a row while this one is stored: no processor follows rows far apart."""
+        for read in self.ahead:
+            for instance in instances:
+                self.emitter.prefetch(read, {self.column: instance[self.column] + len(instances)})
 
     def _places(self, places: list[Place]) -> list[Place]:
         """The stores of one more block. Its loads of scratch are its own: others have read other values there."""
@@ -119,8 +127,9 @@ class Kept:
 
     def _folds(self, values: list[Node]) -> list[Node]:
         """The reductions of some values of what lies along their rows, those first that others take."""
-        top = {n for n in toposort(values, enter=lambda n: not isinstance(n.op, Fold)) if isinstance(n.op, Fold)}
-        return [n for n in toposort(top) if n in top and self._is_of_rows(n)]
+        top = [n for n in toposort(values, enter=lambda n: not isinstance(n.op, Fold)) if isinstance(n.op, Fold)]
+        own = set(top)
+        return [n for n in toposort(top) if n in own and self._is_of_rows(n)]
 
     def _is_of_rows(self, fold: Node) -> bool:
         """Whether a reduction takes as many values as there are rows, in their order."""
@@ -180,6 +189,11 @@ class Kept:
                 return values
         self.scratch.add(pointer)
         self.kept[body] = node, self._place(own), pointer
+        if self.more:
+            inner = toposort((node,), enter=lambda n: not isinstance(n.op, (Fold, Load)))
+            read = [n for n in inner if isinstance(n.op, Load) and isinstance(n.src[0].op, Param)]
+            near = [n for n in read if self.emitter.stride(n.src[1], self.column) == 1]
+            self.ahead.extend(substitute(near, dict(zip(own, self.rows, strict=True))))
         return reading(pointer)
 
     def _place(self, ranges: list[Node]) -> Node:
@@ -188,6 +202,6 @@ class Kept:
         return self.emitter.index.sum([*zip(ranges, steps, strict=True), (self.column, 1), (self.block, -1)])
 
 
-def _pointers(values: Sequence[Node], apart: Node | None = None) -> set[Node]:
-    """What values read, but for those that only one node reads."""
-    return {n.src[0] for n in toposort(values, enter=lambda n: n is not apart) if isinstance(n.op, Load)}
+def _pointers(values: Sequence[Node], apart: Node | None = None) -> list[Node]:
+    """What values read, in order, but for those that only one node reads."""
+    return [n.src[0] for n in toposort(values, enter=lambda n: n is not apart) if isinstance(n.op, Load)]

@@ -620,6 +620,8 @@ class _Kernel:
         def down(instances: list[Instance], _: int) -> None:
             def stores(places: list[Place]) -> None:
                 def run(_: Node, carried: list[Node]) -> list[Node]:
+                    if kept is not None:
+                        kept.ask(instances)
                     self._finish(places, instances, lanes)
                     return carried
 

@@ -86,6 +86,14 @@ def test_neither_room_nor_threads_change_a_bit() -> None:
     assert len(results) == 1
 
 
+@pytest.mark.parametrize("shape", [(33, 257), (129, 130)])
+def test_columns_that_lie_apart(shape: tuple[int, int]) -> None:
+    x, out = numbers(shape).T / 4, np.full(shape[::-1], 99, np.float32)
+    k = Operands()
+    run(k, k.write(out, softmax(k.read(np.ascontiguousarray(x.T).T), (0,))))
+    np.testing.assert_allclose(out, softmax_of(x, (0,)), rtol=1e-5)
+
+
 def test_what_is_needed_of_two_values_is_kept_of_both() -> None:
     x, y, out = numbers((50, 80)), numbers((50, 80), seed=1), np.empty((50, 80), np.float32)
     k = Operands()

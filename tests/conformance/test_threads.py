@@ -100,6 +100,28 @@ def results(x: Tensor, y: Tensor) -> list[np.ndarray]:
     ]
 
 
+def awake(pool: Pool, workers: int, *, wanted: bool) -> bool:
+    """Whether so many workers are all awake, or all asleep, before long."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if pool.awake(workers) == [wanted] * workers:
+            return True
+        time.sleep(IDLE)
+    return False
+
+
+def test_workers_are_woken_before_there_is_a_kernel() -> None:
+    pool, kernel = Pool(), counting()
+    pool.rouse(3)  # there are none yet
+    assert agrees(pool, kernel, 20, 0)
+    workers = pool._workers
+    assert workers > 0
+    assert awake(pool, workers, wanted=False)
+    pool.rouse(workers + 1)
+    assert pool.awake(workers) == [True] * workers or awake(pool, workers, wanted=False)
+    assert agrees(pool, kernel, 20, 1)
+
+
 def test_one_thread_and_three_give_the_same_bits() -> None:
     rng = np.random.default_rng(0)
     x = Tensor(rng.standard_normal((700, 700)).astype(np.float32))

@@ -100,14 +100,14 @@ def test_a_new_input_of_the_same_form_is_not_planned() -> None:
 @pytest.mark.parametrize(
     ("work", "most"),
     [
-        (lambda x, y: x * y, 112),
-        (lambda x, y: x * 2, 115),
-        (lambda x, y: x @ y, 95),
-        (lambda x, y: x.reshape(4, 16).transpose(0, 1), 75),
-        (lambda x, y: x[..., 1:3], 85),
-        (lambda x, y: x.layer_norm(8), 130),
-        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 175),
-        (lambda x, y: (x + 1).sum().item(), 780),
+        (lambda x, y: x * y, 92),
+        (lambda x, y: x * 2, 85),
+        (lambda x, y: x @ y, 78),
+        (lambda x, y: x.reshape(4, 16).transpose(0, 1), 55),
+        (lambda x, y: x[..., 1:3], 70),
+        (lambda x, y: x.layer_norm(8), 112),
+        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 155),
+        (lambda x, y: (x + 1).sum().item(), 535),
     ],
     ids=["product of elements", "by a number", "matrix product", "two views", "slice", "norm", "attention", "a flush"],
 )
@@ -119,7 +119,7 @@ def test_lines_of_an_operation(work: Callable[[Tensor, Tensor], object], most: i
 def test_lines_of_a_product_among_many() -> None:
     xs, ys = matrices(120), matrices(120)
     few, many = lines(lambda: products(xs[:20], ys[:20])), lines(lambda: products(xs, ys))
-    assert (many - few) / 100 <= 280
+    assert (many - few) / 100 <= 135
 
 
 def block(x: Tensor, matrix: Tensor, vector: Tensor) -> Tensor:
@@ -151,4 +151,4 @@ def test_layers_of_a_model_are_few_nodes_and_one_walk() -> None:
     y.realize()
     assert (GlobalCounters.plan_count, GlobalCounters.compile_count, GlobalCounters.launch_count) == (0, 0, 1)
     few, many = lines(lambda: model(2).realize()), lines(lambda: model(12).realize())
-    assert (many - few) / 10 <= 3250
+    assert (many - few) / 10 <= 2600

@@ -25,7 +25,7 @@ from intaglio.runtime.allocator import Allocator, Order
 from intaglio.runtime.compiler import Compiler, host_target, recall_host
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Row, Table
-from intaglio.runtime.pool import process_threads
+from intaglio.runtime.pool import pool, process_threads
 
 if TYPE_CHECKING:
     from array import array
@@ -147,6 +147,9 @@ class Device:
         """A kernel that runs nothing."""
         return Executable(lowered.name, lowered, 0, "")
 
+    def rouse(self) -> None:
+        """Get ready for kernels that threads share, which come soon."""
+
     def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
         """Run kernels from number `first` to before `last` in order, with the arguments of all."""
 
@@ -225,6 +228,12 @@ class Cpu(Device):
         """The text that is compiled."""
         return llvm.render(lowered.linear, self.target)
 
+    def rouse(self) -> None:
+        """Wake the threads that sleep."""
+        threads = threads_now()
+        if threads > 1:
+            pool.rouse(threads)
+
     def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
         """Run kernels in order; waves and large kernels by as many threads as the settings say."""
         if launches.table is None:
@@ -293,6 +302,15 @@ def device_of(name: str) -> Device:
     Raises: DeviceError if there is no such device.
     """
     return _device(canonical(name))
+
+
+@cache
+def usual_name(name: str) -> str:
+    """The name by which a device is known.
+
+    Raises: DeviceError if there is no such device.
+    """
+    return device_of(name).name
 
 
 def empty_cache(device: str | None = None) -> int:

@@ -62,6 +62,11 @@ class Template:
             self.loaded.extend([None if isinstance(k, Copy) else load(k) for k in self.kernels])
         return self.loaded
 
+    @property
+    def least(self) -> int:
+        """The size from which on its kernels are right, if it is at the nominal one."""
+        return max((executable.lowered.least for executable in self.load() if executable is not None), default=0)
+
 
 @dataclass(slots=True)
 class Move:
@@ -81,6 +86,7 @@ class Stretch:
         first: The number of the first, among kernels and copies.
         count: How many there are.
         launches: They, compiled.
+        shared: Whether threads share one of them, or all.
         pick: Takes the arguments of all from the words of a program: the addresses of the buffers that its kernels use,
             its numbers and at last a zero.
         rests: What is added to some arguments, by their places.
@@ -92,6 +98,7 @@ class Stretch:
     first: int
     count: int
     launches: Launches
+    shared: bool
     pick: Picker
     rests: list[tuple[int, int]]
     flops: int
@@ -129,6 +136,7 @@ class Form:
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
         loaded: The kernels compiled as they run (None for copies), once they have.
+        sharing: The devices on which threads share some of them.
     """
 
     def __init__(self, template: Template, size: int) -> None:
@@ -145,6 +153,7 @@ class Form:
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []
+        self.sharing: list[Device] = []
         self._costs: list[int] = []  # of each kernel
         self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
@@ -203,6 +212,8 @@ class Form:
                 self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in bound()]
             self._steps = self._arranged(len(self.used), len(self.used) + holes)
             self._beam = searched
+            stretches = [step for step in self._steps if isinstance(step, Stretch)]
+            self.sharing = [*dict.fromkeys(stretch.device for stretch in stretches if stretch.shared)]
         return self._steps
 
     def _arranged(self, holes: int, zero: int) -> list[Stretch | Move]:
@@ -245,6 +256,7 @@ class Form:
             first,
             len(run),
             Launches(executables, [*starts, len(slots)], self._costs[first:last], moved),
+            bool(moved) or any(executable.lowered.parallel for executable in executables),
             picker([place for place, _ in slots]),
             [(number, rest) for number, (_, rest) in enumerate(slots) if rest],
             sum(at(executable.flops, self.size) for _, executable in run),

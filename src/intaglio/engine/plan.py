@@ -212,6 +212,39 @@ class Plans:
             refs = [refs[k] for k, _ in found.buffers]
         return Plan(form, refs, starts, [literals[k] for k in found.lifted])
 
+    def starts_at(self, key: bytes, rests: Sequence[int]) -> bool:
+        """Whether the structure known by a key sees each buffer so far behind where the program starts there."""
+        found = self._recalled.get(key)
+        if found is None:
+            return False
+        if found.buffers is None:
+            return not any(rests)
+        return all(rests[k] == rest for k, rest in found.buffers)
+
+    def adopt(self, key: bytes, like: bytes, size: int, rests: Sequence[int], literals: list[Const]) -> None:
+        """Know a program by a key, that differs from the one known by another key in its size alone.
+
+        Args:
+            rests: For each buffer, how far behind the program's start its structure sees it.
+            literals: The numbers that kernels may take as arguments.
+        """
+        known = self._recalled.get(like)
+        if known is None:
+            return
+        stay = tuple([literals[k].bits for k in known.stay])
+        form = known.forms.get(stay)
+        if form is not None:
+            numbers = range(len(rests)) if known.buffers is None else [k for k, _ in known.buffers]
+            buffers = [(k, rests[k]) for k in numbers]
+            self._recall_by(key, _Recalled(buffers, known.lifted, known.stay, {stay: Form(form.template, size)}))
+
+    def _recall_by(self, key: bytes, found: _Recalled) -> None:
+        """Remember what is known by a key."""
+        self._recalled[key] = found
+        self._recalled_size += len(key)
+        while self._recalled_size > KEYS:
+            self._recalled_size -= len(self._recalled.popitem(last=False)[0])
+
     def _learnt(
         self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const], made: Program
     ) -> Plan:
@@ -229,10 +262,7 @@ class Plans:
             rest = {literal: k for k, literal in enumerate(literals)}
             lifted = [rest.pop(number) for number in structure.numbers]
             found = _Recalled(None if same else buffers, lifted, list(rest.values()))
-            self._recalled[key] = found
-            self._recalled_size += len(key)
-            while self._recalled_size > KEYS:
-                self._recalled_size -= len(self._recalled.popitem(last=False)[0])
+            self._recall_by(key, found)
         if len(found.forms) >= FORMS:
             found.forms.clear()
         found.forms[tuple([literals[k].bits for k in found.stay])] = form
@@ -312,8 +342,7 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
         except IntaglioError:
             continue  # a value does not exist at that size: it reaches past what it is cut from, say
         template = _template(program, refs, nominal=True)
-        least = max((e.lowered.least for e in template.load() if e is not None), default=0)
-        return [_Sized(template, found, separate, least)]
+        return [_Sized(template, found, separate, template.least)]
     return []
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = 5  # arithmetic operations that take as long as a byte to or from a cache
 SHARING: Final = 1 << 16  # what it costs to have threads share something
-SAVED: Final = 1 << 18  # what a wave must save: some 10 us, a few times what waking a worker takes
+SAVED: Final = 1 << 20  # what a wave must save: some 30 us, a little more than waking a worker takes (measured: 25)
 LARGE: Final = 1 << 24  # the cost of a kernel in chunks from which threads share it as well alone: some 0.5 ms
 ROOM: Final = 1 << 20  # bytes that the kernels of a wave may keep from one another: what a second cache holds
 PATIENCE: Final = 64  # kernels that are looked at though they save nothing

@@ -111,14 +111,7 @@ def make(op: Op, *src: Node) -> Node:
     """
     if _dead:
         drain()
-    match len(src):
-        case 2:
-            first, second = src
-            key = (op, id(first), id(second))
-        case 1:
-            key = (op, id(src[0]))
-        case _:
-            key = (op, *map(id, src))
+    key = (op, id(src[0]), id(src[1])) if len(src) == 2 else (op, *map(id, src))
     entry = _table.get(key)
     if entry is not None:
         found = entry()

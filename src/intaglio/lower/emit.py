@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from intaglio.lower.positions import Position
 
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
+LINE: Final = 64  # bytes of a line of memory
 STRIDED: Final = 4  # steps of a load along a vector up to which whole vectors are read, not single elements
 WRITTEN_OUT: Final = 96  # values taken by the innermost loop of a reduction up to which it is no loop
 
@@ -87,6 +88,7 @@ class Emitter:
         self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, where it is kept)
         self.stops: Final[dict[Node, Node]] = {}  # range of a sum -> where it may stop: what comes after adds nothing
         self.cuts: Final[dict[Node, Cut]] = {}  # range of a fold -> where its body is simpler
+        self.ahead: Final[dict[Node, tuple[Node, int]]] = {}  # load -> a range, and how much further along it to ask
         self._numbers: Final = itertools.count()
         self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
 
@@ -222,11 +224,6 @@ class Emitter:
             value = self.put(len(self.frames) - 1, expand(value, (lanes,)))
         tail = self.tail(v, instance) if v is not None else None
         return make(STORE, pointer, index, value, *(() if tail is None else (tail,)))
-
-    def prefetch(self, read: Node, instance: Instance) -> None:
-        """Have memory asked for that one instance of a load is in."""
-        index, _ = self.address(read.src[1], instance)
-        self.effect(make(PREFETCH, read.src[0], index))
 
     # -- values
 
@@ -426,6 +423,8 @@ class Emitter:
         step = self.stride(place, self.vector(self.mask(place))) if len(node.src) == 2 else 0
         if 2 <= step <= STRIDED:
             return self._strided(node, op, step, instance, level)
+        if node in self.ahead:
+            self._ask(node, instance, level)
         index, along = self.address(place, instance)
         gate = self.emit(node.src[2], instance) if len(node.src) > 2 else None
         lanes = self.bound[along].lanes if along is not None else 0
@@ -448,6 +447,16 @@ class Emitter:
         safe = self.put(level, where(gate, index, number(0)))
         raw = self.put(level, load(pointer, safe, epoch=op.epoch))
         return self.put(level, where(gate, raw, const(node.dtype, 0)))
+
+    def _ask(self, node: Node, instance: Instance, level: int) -> None:
+        """Ask for the line that a load will read, once for each line."""
+        pointer, place = node.src[:2]
+        v = self.vector(self.mask(place))
+        before = instance.get(v, 0) * self.bound[v].lanes * node.dtype.itemsize if v is not None else 0
+        if before % LINE == 0:
+            r, further = self.ahead[node]
+            index, _ = self.address(place, {**instance, r: instance.get(r, 0) + further})
+            self.frames[level].code.append(make(PREFETCH, pointer, index))
 
     def stride(self, place: Node, v: Node | None) -> int:
         """How far an index steps along a range, evenly; 0 if it does not, or not evenly."""

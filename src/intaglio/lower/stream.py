@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.node import Node, make, substitute, toposort, walk
+from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding, Instance
+from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_of
-from intaglio.ops.elementwise import Elementwise, add, minimum
+from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, load
 from intaglio.ops.reduce import COMBINES, Fold
@@ -25,15 +27,14 @@ if TYPE_CHECKING:
     from intaglio.lower.loops import Body, Loops
 
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
-FEW: Final = 24  # rows of a product at most
+FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
+COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
 NARROW: Final = 1 << 9  # bytes of a row at least
 PIECE: Final = 1 << 11  # bytes of a row that are read at once at least, where threads share it
 PAGE: Final = 1 << 12  # bytes of a row that one thread reads, if there are so many for each
-LINE: Final = 64  # bytes of a line of memory
-FOLLOWED: Final = 1 << 14  # bytes of a row from which a processor by itself looks far enough ahead in it
 
 
 class Stream:
@@ -58,8 +59,7 @@ class Stream:
             self.body, masks, self.emitter.bit(column)
         )
         self.lanes: Final = loops.emitter.lanes_of(place.value)
-        reads = self._reads()
-        self.ahead: Final = reads if self._is_busy() or self._is_far(reads) else []
+        self.ahead: Final = asked_ahead(loops, fold, column, row, column)
         least = min((n.dtype.itemsize for n in self.ahead), default=LINE)
         self.unroll: Final = loops.decide.of("vectors", max(UNROLL, LINE // (self.lanes * least)), (1, 2, 4))
         count = SPAN if self.blocks else ROWS if row is None else PRODUCT_ROWS
@@ -103,30 +103,6 @@ class Stream:
             return carried
 
         self.loops.nest(outer, blocks)
-
-    def _is_busy(self) -> bool:
-        """Whether more is done with what is read than take it.
-
-        A processor looks ahead as far as some hundred instructions, which are then of a few lines of memory.
-        """
-        return self.row is not None or any(
-            isinstance(n.op, Elementwise)
-            and n is not self.body
-            and self.emitter.mask(n) & self.emitter.bit(self.column)
-            for n in toposort((self.body,), enter=lambda n: not isinstance(n.op, Load))
-        )
-
-    def _is_far(self, reads: list[Node]) -> bool:
-        """Whether a matrix comes from memory, in rows so short that they end before a processor follows them."""
-        line = self.loops.extent(self.column) * max(n.dtype.itemsize for n in reads)
-        size = line * math.prod(self.loops.extent(r) for r in self.rows)
-        return size > self.emitter.target.level2 and line < FOLLOWED
-
-    def _reads(self) -> list[Node]:
-        """The loads of the matrix."""
-        along = self.emitter.bit(self.column), self.emitter.bit(self.rows[-1])
-        loads = [n for n in walk((self.body,)) if isinstance(n.op, Load)]
-        return [n for n in loads if all(self.emitter.mask(n) & bit for bit in along)]
 
     def _share(self, extent: int) -> int:
         """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
@@ -224,9 +200,9 @@ class Stream:
     def _take(self, start: Node, end: Node, level: int, first: Node, stop: Node, count: int) -> None:
         """Rows taken into the results of a block, `count` at once: in blocks, as a sum of their own."""
         emitter, row, sums = self.emitter, self.rows[-1], self.sums[level]
+        emitter.ahead.update(dict.fromkeys(self.ahead, (row, count)))
 
-        def take(instances: list[Instance], lanes: int) -> None:
-            self._ask(instances, lanes, count)
+        def take(instances: list[Instance], _: int) -> None:
             for instance in instances:
                 before = emitter.emit(load(sums, self.index), instance)
                 total = emitter.zero(before) if self.blocks else before
@@ -241,14 +217,6 @@ class Stream:
             return carried
 
         emitter.loop(first, stop, count, (), run, lambda f, c: (row, Binding(f, c, count)))
-
-    def _ask(self, instances: list[Instance], lanes: int, count: int) -> None:
-        """Ask for what will be read of these columns after the rows at hand, line by line."""
-        for read in self.ahead:
-            vectors = max(1, LINE // (lanes * read.dtype.itemsize))
-            for u in sorted({instance[self.column] for instance in instances})[::vectors]:
-                for k in range(count, 2 * count):
-                    self.emitter.prefetch(read, {self.column: u, self.rows[-1]: k})
 
 
 def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) -> Node | None:
@@ -265,7 +233,7 @@ def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) 
         return None
     (fold,) = folds
     body, *rows = fold.src
-    if not rows or (row is not None and loops.extent(row) > FEW):
+    if not rows or (row is not None and loops.extent(row) > _most(loops, body, column)):
         return None
     size = math.prod(loops.extent(r) for r in (column, *rows)) * fold.dtype.itemsize
     known = [n for n in walk((body,)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
@@ -276,3 +244,9 @@ def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) 
     together = all(steps[n].get(column) == 1 for n in known)
     near = emitter.target.level1 if row is None else emitter.target.level2 // 2
     return fold if across and by_rows and together and size > near else None
+
+
+def _most(loops: Loops, body: Node, column: Node) -> int:
+    """How many rows a product has at most that is streamed."""
+    known = [s for s in body.src if loops.emitter.mask(s) & loops.emitter.bit(column)]
+    return FEW if all(isinstance(s.op, Load) for s in known) else COMPUTED_FEW

@@ -329,6 +329,16 @@ class Pool:
         finally:
             self._busy.release()
 
+    def rouse(self, threads: int) -> None:
+        """Wake workers for a kernel of so many threads that comes soon: one that sleeps takes as long to wake."""
+        helpers = min(threads - 1, self._workers)
+        if helpers > 0 and self._native is not None and not all(self.awake(helpers)):
+            self._native.wake(self._state, helpers)
+
+    def awake(self, workers: int) -> list[bool]:
+        """Which of the first workers are awake."""
+        return [self._words[(3 + worker) * LINE // 8] != 0 for worker in range(workers)]
+
     def _share(self, native: _Native, kernel: int, slots: int, chunks: int, helpers: int) -> None:
         """Post a kernel, wake the workers that sleep, take chunks, and return when the last one is done."""
         self._job += 1

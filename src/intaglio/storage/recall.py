@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from intaglio.engine import realize as engine
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef
+from intaglio.storage.families import Families
 from intaglio.storage.scalars import register_scalars
 from intaglio.storage.slice import whole_home
 from intaglio.storage.standing import plans
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from intaglio.engine.plan import Plan
     from intaglio.ir.node import Node
     from intaglio.schedule.program import Program
+    from intaglio.storage.families import Member
     from intaglio.storage.storage import Storage
 
 
@@ -88,6 +90,12 @@ def recall(storages: Sequence[Storage], nodes: Sequence[Node]) -> Recalled | Nam
     outputs, saved = ([BufferRef(n.nbytes, device) for n in of] for of in (history.roots, history.lost))
     made = Made(homes, outputs, saved)
     plan = plans.recalled(key, *history.buffers(made), history.walk.literals)
+    if plan is None:
+        member = history.member()
+        found = families.find(member)
+        if found is not None:
+            plans.adopt(key, *found, history.rests(member), history.walk.literals)
+            plan = plans.recalled(key, *history.buffers(made), history.walk.literals)
     return Name(key, numbers) if plan is None else Recalled(history, made, plan)
 
 
@@ -120,7 +128,14 @@ def learn(
     lost = {*saved.values()}
     outputs = [output.ref for output in program.outputs if output.ref not in lost]
     made = Made([homes[storage] for storage in homeless], outputs, [saved[node] for node in history.lost])
-    return plans.recall(name.key, *history.buffers(made), history.walk.literals, lambda: program)
+    plan = plans.recall(name.key, *history.buffers(made), history.walk.literals, lambda: program)
+    member = history.member()
+    if plans.starts_at(name.key, history.rests(member)):
+        families.learn(member, name.key, plan.form)
+    return plan
+
+
+families: Final = Families()
 
 
 class _History:
@@ -164,6 +179,16 @@ class _History:
         if lost:
             order = [*self.walk.order]
             self.lost = [order[number] for number in lost]
+
+    def member(self) -> Member:
+        """It taken apart, the key once made."""
+        return self.walk.member((*self.roots, *self.lost))
+
+    def rests(self, member: Member) -> list[int]:
+        """For each of its buffers, how far behind its start the structure sees it."""
+        walk = self.walk
+        before, after = len(walk.refs) + len(walk.parts), len(walk.homeless) + len(self.roots) + len(self.lost)
+        return [*[0] * before, *member.rests, *[0] * after]
 
     def buffers(self, made: Made) -> tuple[list[BufferRef], list[int]]:
         """Its buffers, in a fixed order, and the byte from which the structure sees each.

@@ -13,8 +13,11 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from intaglio.ir.view import View
 from intaglio.ops.memory import Read
+from intaglio.schedule.structure import cut
 from intaglio.storage.counts import REFERENCES_OF_A_NODE, references_to
+from intaglio.storage.families import Member
 from intaglio.storage.journal import AnyEntry, Entry
 from intaglio.storage.still import PendingError, Still, codes
 from intaglio.storage.storage import Storage
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 
     from intaglio.ir.node import Node
-    from intaglio.ir.view import View
     from intaglio.ops.memory import BufferRef
 
 MOST: Final = 256  # writes up to which they are known: more are mostly those of a loop, which is rolled
@@ -93,7 +95,7 @@ class Written(Still):
         assert isinstance(op, Read)
         number, seen = self._need(storage, op.stamp)
         self._reads.append((len(self.order), number, seen, view))
-        self._key += codes.of((view, seen)), number
+        self._key.extend((codes.of((Written, view)), number, seen))
         self.order[node] = len(self.order)
         return None
 
@@ -171,6 +173,58 @@ class Written(Still):
         key.append(codes.of("lost"))
         key += lost
         return array("q", key).tobytes()
+
+    def member(self, made: Sequence[Node]) -> Member:
+        """The history taken apart, its key once made.
+
+        What is seen of values without bytes of their own is left whole: movement is made of it, by other integers.
+
+        Args:
+            made: The values that buffers are made of, beside versions 0.
+        """
+        skeleton: list[int] = []
+        integers: list[int] = []
+
+        def add(code: int) -> None:
+            rest, own = codes.apart(code)
+            skeleton.append(rest)
+            integers.extend(own)
+
+        whole = {*self._codes.values()}
+        for code in self._key:
+            if code < 0 and code not in whole:
+                add(code)
+            else:
+                skeleton.append(code)
+        skeleton += [codes.of(base.shape) for base in self.views.values()]
+        bases = [storage.base for storage in self.homeless if storage.base is not None]
+        for node in (*bases, *made):
+            add(codes.of(View.contiguous(node.dtype, node.shape)))
+            integers.append(node.nbytes)
+        views: dict[int, list[View]] = {}
+        for _, view, place in self._seen:
+            views.setdefault(self._key[place + 1], []).append(view)
+        integers += [cut(views[number])[1] for number in sorted(views)]
+        meets, places = self._uses()
+        integers += [number for place in places for number in place]
+        rests = [start for storage, (start, _) in zip(self.storages, places, strict=True) if storage.ref is not None]
+        return Member(array("q", skeleton).tobytes(), integers, meets, rests)
+
+    def _uses(self) -> tuple[list[bool], list[tuple[int, int]]]:
+        """For pairs of writes and reads whether they meet; for storages, the byte and the number of those seen."""
+        written: list[list[View]] = [[] for _ in self.storages]
+        read: list[list[View]] = [[] for _ in self.storages]
+        for number, entry in self.entries:
+            written[number].append(entry.view)
+        for _, number, _, view in self._reads:
+            read[number].append(view)
+        meets: list[bool] = []
+        places: list[tuple[int, int]] = []
+        for storage, targets, views in zip(self.storages, written, read, strict=True):
+            meets += [target.overlaps(view) for view in views for target in targets]
+            whole = storage.ref is None or (targets and views)
+            places.append((0, storage.nbytes) if whole else cut(targets or views))
+        return meets, places
 
     def lost(self, wanted: Collection[Node]) -> list[int] | None:
         """The numbers of the reads of overwritten bytes that somebody may still ask for.

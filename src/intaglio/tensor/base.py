@@ -119,12 +119,9 @@ class TensorBase(ScalarHandle):
             >>> Tensor([1, 2]).dtype
             dtypes.int64
         """
-        if self._node is not None:
-            return self._node.dtype
-        if self._view is not None:
-            return self._view.dtype
-        assert self._skeleton is not None
-        return self._skeleton.dtype
+        kind = self._node or self._view or self._skeleton  # each is true where it is there
+        assert kind is not None
+        return kind.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -432,13 +429,17 @@ class TensorBase(ScalarHandle):
 class _Bound:
     """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look.
 
-    `others` are the bytes in use, when they were last looked at, that pending work did not hold.
+    `others` are the bytes in use, when they were last looked at, that pending work did not hold; `used` are all, when
+    they were last found to be within the bound.
     """
+
+    __slots__ = ("calls", "nodes", "others", "used")
 
     def __init__(self) -> None:
         self.nodes: int = 0
         self.calls: int = 0
         self.others: int = 0
+        self.used: int = 0
 
 
 _bound: Final = _Bound()
@@ -505,8 +506,10 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
     _bound.calls += 1
-    if _bound.calls < EVERY and 0 <= GlobalCounters.mem_used - _bound.others <= settings_now().journal_bytes:
-        return  # this is asked at every operation
+    used = GlobalCounters.mem_used
+    if _bound.calls < EVERY and (used == _bound.used or 0 <= used - _bound.others <= settings_now().journal_bytes):
+        _bound.used = used
+        return  # this is asked at every operation, and few take memory
     node = tensor._node
     if node is None or tensor._device == "DISK":
         return

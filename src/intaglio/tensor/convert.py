@@ -186,7 +186,14 @@ def item(self: Tensor) -> int | float | bool:
     shape = self.shape
     if shape and math.prod(shape) != 1:
         raise ShapeError(f"item: there must be exactly one element; the tensor has shape {shape}. Index it first?")
-    return _printable(self).item()
+    node = self._node
+    if node is not None and isinstance(node.op, Const):
+        return node.op.value
+    del node  # what nobody holds needs no place
+    with engine.lock:
+        ref, view = bytes_of(self)
+        found = engine.buffer_of(ref).read(view.offset, view.dtype.itemsize)
+    return view.dtype.from_bits(int.from_bytes(found, "little"))
 
 
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -363,7 +370,9 @@ def _to_file(self: Tensor, path: Path) -> Tensor:
     if self._device != "CPU":
         return _to_file(self.to("CPU"), path)
     ref, view = bytes_of(self)
-    kept = self.__class__._from_view(Storage(ref.nbytes, "CPU", ref=ref, read_only=True), view)
+    storage = Storage(ref.nbytes, "CPU", ref=ref)
+    storage.read_only = True
+    kept = self.__class__._from_view(storage, view)
     file = files.to_write(path, view.nbytes, exactly=True)
     made = self.__class__._from_view(file, View.contiguous(view.dtype, view.shape))
     return made.assign(kept).realize()

@@ -206,12 +206,13 @@ def _computed_in(
 
 def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     """A unary op; `floats` computes integers as the default float."""
-    dtype = x.dtype if x.dtype.is_float or not floats else FLOAT
+    own = x.dtype
+    dtype = own if own.is_float or not floats else FLOAT
     check_computes(op.name, dtype)
     if isinstance(op, UNFIT[dtype.kind]):
         raise DTypeError(f"{op.name}: {dtype.name} operands have no {op.name}. {HINTS[dtype.kind]}")
     skeleton = x._as_scalar()
-    if skeleton is not None and x._grad_state is None and dtype is x.dtype:
+    if skeleton is not None and x._grad_state is None and dtype is own:
         quick = scalar_unary(op, x, skeleton)
         if quick is not None:
             return quick

@@ -74,7 +74,7 @@ def test_chains_of_random_kernels_are_independent() -> None:
         all_refs = refs(draw.randrange(3, 30))
         drawn = [draw.sample(all_refs, draw.randrange(2, 4)) for _ in range(draw.randrange(20))]
         kernels = [kernel(target, *sources) for target, *sources in drawn]
-        costs = [draw.choice([SAVED // 8, SAVED, LARGE]) for _ in kernels]
+        costs = [draw.choice([SAVED // 8, 2 * SAVED, LARGE]) for _ in kernels]
         stop = 0
         for wave in waves(kernels, costs, [draw.random() < 0.5 for _ in kernels], []):
             some += 1
@@ -96,9 +96,10 @@ def test_copies_and_other_devices_end_a_wave() -> None:
 
 
 def test_a_kernel_that_threads_share_well_alone_ends_a_wave() -> None:
-    x, *targets = refs(9)
+    x, *targets = refs(21)
     kernels = [kernel(target, x) for target in targets]
-    every = [[[k] for k in range(8)]]
+    every = [[[k] for k in range(20)]]
+    assert 19 * SHARING > SAVED
     assert found(kernels, LARGE) == every
     assert found(kernels, LARGE - 1, shared=True) == every
     assert found(kernels, LARGE, shared=True) == []

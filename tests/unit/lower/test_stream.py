@@ -12,11 +12,12 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.target import Target
 from intaglio.ir.interpret import run_linear
 from intaglio.lower import stream
+from intaglio.lower.ahead import FOLLOWED
 from intaglio.lower.kernel import lower
-from intaglio.lower.stream import FEW, FOLLOWED, PRODUCT_ROWS, ROWS, UNROLL
+from intaglio.lower.stream import COMPUTED_FEW, FEW, PRODUCT_ROWS, ROWS, UNROLL
 from intaglio.ops.elementwise import add, cast, mul
 from intaglio.ops.loop import Prefetch, sink
-from intaglio.ops.memory import Local
+from intaglio.ops.memory import Local, const
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import Dot, reduce
 from intaglio.render import llvm
@@ -82,7 +83,7 @@ def test_batches_and_more_than_one_axis_of_rows_are_streamed() -> None:
         assert np.array_equal(out, a.sum(axes))
 
 
-@pytest.mark.parametrize("height", [1, 2, 7, FEW])
+@pytest.mark.parametrize("height", [1, 2, FEW, COMPUTED_FEW])
 @pytest.mark.parametrize("shape", [(40, 1100), (333, 257), (9, 128)])
 def test_products_of_few_rows_are_those_of_one_row(height: int, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
@@ -94,7 +95,8 @@ def test_products_of_few_rows_are_those_of_one_row(height: int, shape: tuple[int
         out = np.full((height, columns), 99, np.float32)
         k = Operands()
         left = expand(reshape(k.read(x), (height, 1, depth)), (height, columns, depth))
-        right = expand(reshape(permute(k.read(a), (1, 0)), (1, columns, depth)), (height, columns, depth))
+        matrix = mul(k.read(a), expand(const(dtypes.float32, 2.0), shape)) if height > FEW else k.read(a)
+        right = expand(reshape(permute(matrix, (1, 0)), (1, columns, depth)), (height, columns, depth))
         bias = expand(reshape(k.read(b), (1, columns)), out.shape)
         value = add(reduce("sum", mul(left, right), (2,)), bias)
         assert run(k, k.write(out, value), level2=level2, threads=threads) == (level2 == SMALL)
@@ -103,8 +105,9 @@ def test_products_of_few_rows_are_those_of_one_row(height: int, shape: tuple[int
     for m in range(height):
         alone = np.full(columns, 99, np.float32)
         k = Operands()
+        matrix = mul(k.read(a), expand(const(dtypes.float32, 2.0), shape)) if height > FEW else k.read(a)
         weights = expand(reshape(k.read(x[m].copy()), (1, depth)), (columns, depth))
-        total = add(reduce("sum", mul(weights, permute(k.read(a), (1, 0))), (1,)), k.read(b))
+        total = add(reduce("sum", mul(weights, permute(matrix, (1, 0))), (1,)), k.read(b))
         run(k, k.write(alone, total), level2=SMALL, threads=1)
         assert np.array_equal(alone, out[m], equal_nan=True)
 
@@ -145,11 +148,11 @@ def test_the_interpreter_asks_for_nothing() -> None:
 
 
 def test_bytes_by_bytes_are_multiplied_by_words_first() -> None:
-    x, a = numbers((FEW, 256)).astype(np.uint8), numbers((256, 1024)).astype(np.uint8)
-    out = np.zeros((FEW, 1024), np.int32)
+    x, a = numbers((COMPUTED_FEW, 256)).astype(np.uint8), numbers((256, 1024)).astype(np.uint8)
+    out = np.zeros((COMPUTED_FEW, 1024), np.int32)
     k = Operands()
-    left = expand(reshape(cast(k.read(x), dtypes.int32), (FEW, 1, 256)), (FEW, 1024, 256))
-    right = expand(reshape(cast(permute(k.read(a), (1, 0)), dtypes.int32), (1, 1024, 256)), (FEW, 1024, 256))
+    left = expand(reshape(cast(k.read(x), dtypes.int32), (COMPUTED_FEW, 1, 256)), (COMPUTED_FEW, 1024, 256))
+    right = expand(reshape(cast(permute(k.read(a), (1, 0)), dtypes.int32), (1, 1024, 256)), (COMPUTED_FEW, 1024, 256))
     target = Target(vector_bytes=64, level1=SMALL, level2=SMALL, features=frozenset({"avx512vnni"}))
     lowered = lower(sink(k.write(out, reduce("sum", mul(left, right), (2,)))), target)
     assert any(isinstance(n.op, Dot) for n in lowered.linear.src)

@@ -14,7 +14,7 @@ from intaglio.ir.node import make, substitute, toposort, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.loops import Place
 from intaglio.ops.elementwise import Elementwise
-from intaglio.ops.loop import Range
+from intaglio.ops.loop import PREFETCH, Range
 from intaglio.ops.memory import Load, Local, Param, load
 from intaglio.ops.reduce import Fold
 
@@ -102,7 +102,9 @@ class Kept:
         """Ask for what the next block reads of a row while this one is stored: no processor follows rows far apart."""
         for read in self.ahead:
             for instance in instances:
-                self.emitter.prefetch(read, {self.column: instance[self.column] + len(instances)})
+                following = {self.column: instance[self.column] + len(instances)}
+                index, _ = self.emitter.address(read.src[1], following)
+                self.emitter.effect(make(PREFETCH, read.src[0], index))
 
     def _places(self, places: list[Place]) -> list[Place]:
         """The stores of one more block. Its loads of scratch are its own: others have read other values there."""

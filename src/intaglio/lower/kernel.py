@@ -643,8 +643,8 @@ class _Kernel:
             self.loops.nest(outer, across)
 
     def _pass_caches(self, places: list[Place], size: int) -> None:
-        """Have large results that the kernel does nothing else with written past the caches."""
-        for place in places:
+        """Have large results that the kernel does nothing else with written past the caches; not those of any size."""
+        for place in places if not self.index.varies(size) else ():
             op = place.pointer.op
             if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= self.target.far:
                 self.past.add(op.slot)

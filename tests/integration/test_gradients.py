@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNARY = {
-    "exp": (-1, 1), "exp2": (-1, 1), "expm1": (-1, 1), "log": (0.5, 2), "log2": (0.5, 2), "log1p": (-0.5, 1),
+    "exp": (-1, 1), "exp2": (-1, 1), "expm1": (-1, 1), "log": (0.5, 2), "log2": (0.5, 2), "log10": (0.5, 2),
+    "log1p": (-0.5, 1),
     "sin": (-2, 2), "cos": (-2, 2), "tan": (-1, 1), "asin": (-0.8, 0.8), "acos": (-0.8, 0.8), "atan": (-2, 2),
     "sinh": (-1, 1), "cosh": (-1, 1), "tanh": (-1, 1), "asinh": (-1, 1), "acosh": (1.5, 3), "atanh": (-0.8, 0.8),
     "erf": (-1, 1), "sqrt": (0.5, 2), "abs": (0.5, 2), "neg": (-1, 1), "reciprocal": (0.5, 2), "sigmoid": (-2, 2),

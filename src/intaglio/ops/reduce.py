@@ -178,8 +178,9 @@ class Others(Composite):
         only = where(and_(zero, eq(zeros, one)), rest, none)
         return where(eq(zeros, none), div(repeated(reduce("prod", x, self.axes), x, self.axes), safe), only)
 
-    def differentiable(self, x: Node) -> Node:
+    def differentiable(self, *src: Node) -> Node:
         """The product of those before by the product of those after: where some are 0, its slopes are not 0 as well."""
+        (x,) = src
         order = (*(a for a in range(x.rank) if a not in self.axes), *self.axes)
         last = x.rank - len(self.axes)
         moved = permute(x, order)
@@ -212,8 +213,9 @@ class RunningOthers(Composite):
         at = _sums_from(where(eq(zeros, const(dtypes.int64, 0)), none, mul(ct, without)), axis)
         return where(zero, where(first, at, none), up_to)
 
-    def differentiable(self, x: Node, ct: Node) -> Node:
+    def differentiable(self, *src: Node) -> Node:
         """The product of those before by s, where s = ct + (next x) (next s): in rounds, each over twice as many."""
+        x, ct = src
         axis = self.axis
         slope, total = _later(x, axis, 1), ct
         step = 1

@@ -31,7 +31,7 @@ from intaglio.lower.scans import Running
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.sliding import sliding
-from intaglio.lower.stream import Stream, streamed
+from intaglio.lower.stream import Stream, all_streamed
 from intaglio.lower.words import Words, in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, cast, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
@@ -514,9 +514,11 @@ class _Kernel:
         if words is not None and words.is_exact:
             words.run(ranges)
             return
-        fold = streamed(self.loops, places[0], v, row) if v is not None and alone else None
-        if v is not None and fold is not None and self.decide.of("stream", 1, (0,)):
-            Stream(self.loops, self.axes, places[0], fold, v, row).run(sheets, split=split)
+        taken = all_streamed(self.loops, places, ranges, v) if v is not None and not self.index.sized else []
+        if v is not None and taken and self.decide.of("stream", 1, (0,)):
+            for place, fold, own in taken:
+                outer = [r for r in ranges if r is not v and r is not own]
+                Stream(self.loops, self.axes, place, fold, v, own).run(outer, split=split)
             return
         slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
         if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):

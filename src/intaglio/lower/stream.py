@@ -15,6 +15,7 @@ from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
+from intaglio.lower.product import row_range
 from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_of
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
 FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
 COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
+TOGETHER: Final = 4  # stores of one kernel at most: the results of each lie in scratch, which lies on the stack
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
@@ -84,7 +86,7 @@ class Stream:
         extent = self.loops.extent(self.column)
         start, stop = number(0), number(extent)
         if split and self.emitter.target.threads > 1:
-            start, stop = self.loops.chunk_of(extent, self._share(extent))
+            start, stop = self.loops.chunk_of(extent, self.share)
 
         def blocks(_: Node, carried: list[Node]) -> list[Node]:
             self.emitter.bit(self.block)
@@ -104,8 +106,10 @@ class Stream:
 
         self.loops.nest(outer, blocks)
 
-    def _share(self, extent: int) -> int:
+    @property
+    def share(self) -> int:
         """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
+        extent = self.loops.extent(self.column)
         size, threads = extent * self.sums[0].dtype.itemsize, self.emitter.target.threads
         chunks = max(1, min(CHUNKS, size // PAGE), min(threads, 2 * size // PIECE))
         chunks -= chunks % threads if chunks > threads else 0
@@ -244,6 +248,32 @@ def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) 
     together = all(steps[n].get(column) == 1 for n in known)
     near = emitter.target.level1 if row is None else emitter.target.level2 // 2
     return fold if across and by_rows and together and size > near else None
+
+
+def all_streamed(
+    loops: Loops, places: list[Place], ranges: list[Node], column: Node
+) -> list[tuple[Place, Node, Node | None]]:
+    """Stores of one shape, each of which is taken row by row, with their folds and rows; none if one is not.
+
+    They are run one after the other, in the same chunks: so their matrices are not one, and of one dtype.
+    """
+    emitter = loops.emitter
+    found: list[tuple[Place, Node, Node | None]] = []
+    matrices: set[Node] = set()
+    kinds: set[tuple[object, ...]] = set()
+    for place in places:
+        row = row_range(loops, place.value, ranges, column)
+        fold = streamed(loops, place, column, row)
+        if fold is None:
+            return []
+        loads = [n for n in walk((fold.src[0],)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
+        kinds.add((fold.dtype, emitter.lanes_of(place.value), *dict.fromkeys(n.dtype for n in loads)))
+        own = {n.src[0] for n in loads}
+        if own & matrices or len(kinds) > 1:
+            return []
+        matrices |= own
+        found.append((place, fold, row))
+    return found if len(found) <= TOGETHER else []
 
 
 def _most(loops: Loops, body: Node, column: Node) -> int:

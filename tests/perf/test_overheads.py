@@ -116,6 +116,25 @@ def test_lines_of_an_operation(work: Callable[[Tensor, Tensor], object], most: i
     assert lines(lambda: work(x, y)) <= most
 
 
+@pytest.mark.parametrize(
+    ("work", "most"),
+    [
+        (lambda x, y: x.__setitem__(slice(1, 3), y[1:3]), 380),
+        (lambda x, y: step_in_place(x, y), 1700),
+    ],
+    ids=["a slice", "a slice in place, done"],
+)
+def test_lines_of_a_write(work: Callable[[Tensor, Tensor], object], most: int) -> None:
+    x, y = matrices(2)
+    assert lines(lambda: work(x, y)) <= most
+
+
+def step_in_place(x: Tensor, y: Tensor) -> None:
+    """Inner rows of a matrix from others, made at once."""
+    x[1:-1] += (y[2:] - x[:-2]) * 0.5
+    x.realize()
+
+
 def test_lines_of_a_product_among_many() -> None:
     xs, ys = matrices(120), matrices(120)
     few, many = lines(lambda: products(xs[:20], ys[:20])), lines(lambda: products(xs, ys))

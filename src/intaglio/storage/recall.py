@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from intaglio.engine import realize as engine
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from intaglio.storage.storage import Storage
 
 
+KEYS: Final = 1 << 10  # histories of which it is known which reads are overwritten
+
+
 class Name(NamedTuple):
     """What a flush is known by.
 
@@ -33,6 +37,11 @@ class Name(NamedTuple):
 
     key: bytes
     lost: list[int]
+
+    @classmethod
+    def of(cls, base: bytes, lost: list[int]) -> Name:
+        """That of a history with some key, and of reads that are kept."""
+        return cls(base + array("q", lost).tobytes(), lost)
 
 
 class Made(NamedTuple):
@@ -70,7 +79,7 @@ class Recalled:
                 storage.ref = renamed.get(ref, ref)
             storage.origin = None
             storage.retire(stamp)
-        for node, ref in zip(self._history.lost, self._made.saved, strict=True):
+        for node, ref in zip(self._history.kept, self._made.saved, strict=True):
             node.place = renamed.get(ref, ref), View.contiguous(node.dtype, node.shape)
 
 
@@ -80,23 +89,23 @@ def recall(storages: Sequence[Storage], nodes: Sequence[Node]) -> Recalled | Nam
     if history is None:
         return None
     register_scalars()
-    numbers = history.walk.lost(nodes)
-    if numbers is None:
+    if history.walk.is_read_elsewhere():
         return None
-    key = history.key(numbers)
-    history.keep(numbers)
+    base = history.key()
+    history.keep(history.walk.lost(_overwritten(history.walk, base), nodes))
+    name = Name.of(base, history.lost)
     device = history.device
     homes = [BufferRef(storage.nbytes, device) for storage in history.walk.homeless]
-    outputs, saved = ([BufferRef(n.nbytes, device) for n in of] for of in (history.roots, history.lost))
+    outputs, saved = ([BufferRef(n.nbytes, device) for n in of] for of in (history.roots, history.kept))
     made = Made(homes, outputs, saved)
-    plan = plans.recalled(key, *history.buffers(made), history.walk.literals)
+    plan = plans.recalled(name.key, *history.buffers(made), history.walk.literals)
     if plan is None:
         member = history.member()
-        found = families.find(member)
-        if found is not None:
-            plans.adopt(key, *found, history.rests(member), history.walk.literals)
-            plan = plans.recalled(key, *history.buffers(made), history.walk.literals)
-    return Name(key, numbers) if plan is None else Recalled(history, made, plan)
+        found = families.find(member) if member is not None else None
+        if member is not None and found is not None:
+            plans.adopt(name.key, *found, history.rests(member), history.walk.literals)
+            plan = plans.recalled(name.key, *history.buffers(made), history.walk.literals)
+    return name if plan is None else Recalled(history, made, plan)
 
 
 def learn(
@@ -117,25 +126,38 @@ def learn(
         saved: Those of reads that are kept.
     """
     history = _History.of(storages, nodes)
-    if history is None or history.key(name.lost) != name.key:
+    if history is None or Name.of(history.key(), name.lost) != name:
         return None
     history.keep(name.lost)
-    if {*saved} != {*history.lost}:
+    if {*saved} != {*history.kept}:
         return None
     homeless = history.walk.homeless
     if {*homeless} != homes.keys():
         return None
     lost = {*saved.values()}
     outputs = [output.ref for output in program.outputs if output.ref not in lost]
-    made = Made([homes[storage] for storage in homeless], outputs, [saved[node] for node in history.lost])
+    made = Made([homes[storage] for storage in homeless], outputs, [saved[node] for node in history.kept])
     plan = plans.recall(name.key, *history.buffers(made), history.walk.literals, lambda: program)
     member = history.member()
-    if plans.starts_at(name.key, history.rests(member)):
+    if member is not None and plans.starts_at(name.key, history.rests(member)):
         families.learn(member, name.key, plan.form)
     return plan
 
 
 families: Final = Families()
+_old: Final[dict[bytes, list[int]]] = {}  # by the key of a history, which of its reads are overwritten
+
+
+def _overwritten(walk: Written, key: bytes) -> list[int]:
+    """The numbers of the reads of a walk whose bytes are overwritten, looked for once for each key."""
+    if not walk.is_read_before:
+        return []
+    found = _old.get(key)
+    if found is None:
+        if len(_old) >= KEYS:
+            _old.clear()
+        found = _old[key] = walk.overwritten()
+    return found
 
 
 class _History:
@@ -146,7 +168,8 @@ class _History:
         nodes: The wanted nodes.
         roots: Those of them that are to be computed.
         device: Where all of it is.
-        lost: The reads that are kept, once that is known.
+        lost: The numbers of the reads that are kept, once that is known.
+        kept: They.
     """
 
     def __init__(self, walk: Written, nodes: Sequence[Node], roots: list[Node], device: str) -> None:
@@ -154,7 +177,8 @@ class _History:
         self.nodes: Final = nodes
         self.roots: Final = roots
         self.device: Final = device
-        self.lost: list[Node] = []
+        self.lost: list[int] = []
+        self.kept: list[Node] = []
 
     @classmethod
     def of(cls, storages: Sequence[Storage], nodes: Sequence[Node]) -> _History | None:
@@ -166,28 +190,25 @@ class _History:
             return None
         return cls(walk, nodes, roots, device)
 
-    def key(self, lost: Sequence[int]) -> bytes:
-        """What it has in common with others that are made into one program.
+    def key(self) -> bytes:
+        """What it has in common with others that are made into one program, if the same reads are kept."""
+        return self.walk.key(self.roots, self.device)
 
-        Args:
-            lost: The numbers of the reads that are kept.
-        """
-        return self.walk.key(self.roots, self.device, lost)
-
-    def keep(self, lost: Sequence[int]) -> None:
+    def keep(self, lost: list[int]) -> None:
         """Note which reads are kept, by their numbers."""
+        self.lost = lost
         if lost:
             order = [*self.walk.order]
-            self.lost = [order[number] for number in lost]
+            self.kept = [order[number] for number in lost]
 
-    def member(self) -> Member:
-        """It taken apart, the key once made."""
-        return self.walk.member((*self.roots, *self.lost))
+    def member(self) -> Member | None:
+        """It taken apart, the key once made, if that is not too large."""
+        return self.walk.member((*self.roots, *self.kept), self.lost)
 
     def rests(self, member: Member) -> list[int]:
         """For each of its buffers, how far behind its start the structure sees it."""
         walk = self.walk
-        before, after = len(walk.refs) + len(walk.parts), len(walk.homeless) + len(self.roots) + len(self.lost)
+        before, after = len(walk.refs) + len(walk.parts), len(walk.homeless) + len(self.roots) + len(self.kept)
         return [*[0] * before, *member.rests, *[0] * after]
 
     def buffers(self, made: Made) -> tuple[list[BufferRef], list[int]]:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.view import View
 from intaglio.ops.memory import Read
+from intaglio.schedule.sizes import PAIRS
 from intaglio.schedule.structure import cut
 from intaglio.storage.counts import REFERENCES_OF_A_NODE, references_to
 from intaglio.storage.families import Member
 from intaglio.storage.journal import AnyEntry, Entry
+from intaglio.storage.readers import overwritten
 from intaglio.storage.still import PendingError, Still, codes
 from intaglio.storage.storage import Storage
 
@@ -149,14 +151,8 @@ class Written(Still):
             if storage.ref in self.refs or (count and origin is not None and origin.place is not None):
                 raise PendingError
 
-    def key(self, outputs: Sequence[Node], devices: Hashable, lost: Sequence[int] = ()) -> bytes:
-        """What histories have in common that are made into one program.
-
-        Args:
-            outputs: The values that are wanted.
-            devices: Where buffers are.
-            lost: The numbers of the reads that are wanted as well.
-        """
+    def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
+        """What histories have in common that are made into one program, if the same reads are kept."""
         if self._shared:
             self._join()
         key, order = self._key, self.order
@@ -170,18 +166,22 @@ class Written(Still):
             key += map(order.__getitem__, entry.indices)
         key.append(codes.of((Written, devices)))
         key += map(order.__getitem__, outputs)
-        key.append(codes.of("lost"))
-        key += lost
+        key.append(codes.of(Written))
         return array("q", key).tobytes()
 
-    def member(self, made: Sequence[Node]) -> Member:
-        """The history taken apart, its key once made.
+    def member(self, made: Sequence[Node], lost: Sequence[int]) -> Member | None:
+        """The history taken apart, its key once made; None where it has too many pairs of views for any size.
 
         What is seen of values without bytes of their own is left whole: movement is made of it, by other integers.
 
         Args:
             made: The values that buffers are made of, beside versions 0.
+            lost: The numbers of those that are kept for others.
         """
+        uses = self._uses()
+        if uses is None:
+            return None
+        meets, places = uses
         skeleton: list[int] = []
         integers: list[int] = []
 
@@ -196,6 +196,7 @@ class Written(Still):
                 add(code)
             else:
                 skeleton.append(code)
+        skeleton += lost
         skeleton += [codes.of(base.shape) for base in self.views.values()]
         bases = [storage.base for storage in self.homeless if storage.base is not None]
         for node in (*bases, *made):
@@ -205,19 +206,23 @@ class Written(Still):
         for _, view, place in self._seen:
             views.setdefault(self._key[place + 1], []).append(view)
         integers += [cut(views[number])[1] for number in sorted(views)]
-        meets, places = self._uses()
         integers += [number for place in places for number in place]
         rests = [start for storage, (start, _) in zip(self.storages, places, strict=True) if storage.ref is not None]
         return Member(array("q", skeleton).tobytes(), integers, meets, rests)
 
-    def _uses(self) -> tuple[list[bool], list[tuple[int, int]]]:
-        """For pairs of writes and reads whether they meet; for storages, the byte and the number of those seen."""
+    def _uses(self) -> tuple[list[bool], list[tuple[int, int]]] | None:
+        """For pairs of writes and reads whether they meet; for storages, the byte and the number of those seen.
+
+        None where there are too many pairs.
+        """
         written: list[list[View]] = [[] for _ in self.storages]
         read: list[list[View]] = [[] for _ in self.storages]
         for number, entry in self.entries:
             written[number].append(entry.view)
         for _, number, _, view in self._reads:
             read[number].append(view)
+        if sum(len(targets) * len(views) for targets, views in zip(written, read, strict=True)) > PAIRS:
+            return None
         meets: list[bool] = []
         places: list[tuple[int, int]] = []
         for storage, targets, views in zip(self.storages, written, read, strict=True):
@@ -226,43 +231,44 @@ class Written(Still):
             places.append((0, storage.nbytes) if whole else cut(targets or views))
         return meets, places
 
-    def lost(self, wanted: Collection[Node]) -> list[int] | None:
-        """The numbers of the reads of overwritten bytes that somebody may still ask for.
+    def is_read_elsewhere(self) -> bool:
+        """Whether a read that is not of the walk sees bytes that are overwritten.
 
-        None where one of them is not of the walk. Scalar expressions that tensors hold must be nodes.
+        Scalar expressions that tensors hold must be nodes.
+        """
+        for storage, stamp in self.stamps():
+            others = [node for node in storage.living_reads() if node.place is None and node not in self.order]
+            if overwritten(storage, stamp, others):
+                return True
+        return False
+
+    @property
+    def is_read_before(self) -> bool:
+        """Whether a read of the walk sees a storage as it was before some write."""
+        return any(seen < self._taken[number] for _, number, seen, _ in self._reads)
+
+    def overwritten(self) -> list[int]:
+        """The numbers of the reads whose bytes are overwritten, which follow from the key."""
+        order = [*self.order]
+        reads: dict[int, list[Node]] = {}
+        for value, number, seen, _ in self._reads:
+            if seen < self._taken[number]:
+                reads.setdefault(number, []).append(order[value])
+        found: list[int] = []
+        for number, (storage, count) in enumerate(zip(self.storages, self._taken, strict=True)):
+            if number in reads:
+                stamp = storage.log[count - 1].sequence
+                found += [self.order[node] for node in overwritten(storage, stamp, reads[number])]
+        return sorted(found)
+
+    def lost(self, old: Sequence[int], wanted: Collection[Node]) -> list[int]:
+        """Those of some reads that somebody outside the walk may still ask for.
 
         Args:
             wanted: The values that will be in memory.
         """
-        if self._is_read_elsewhere():
-            return None
-        logs = [storage.log for storage in self.storages]
-        old = [
-            value
-            for value, number, seen, view in self._reads
-            if seen < self._taken[number] and self._overwrites(logs[number], number, seen, view)
-        ]
-        if not old:
-            return old
-        held = self._held(wanted)
+        held = self._held(wanted) if old else ()
         return [value for value in old if held[value]]
-
-    def _is_read_elsewhere(self) -> bool:
-        """Whether a read that is not of the walk sees bytes that are overwritten."""
-        for storage, stamp in self.stamps():
-            number = self.storages[storage]
-            for node in storage.living_reads():
-                op = node.op
-                assert isinstance(op, Read)
-                if node.place is None and op.stamp < stamp and node not in self.order:
-                    seen = bisect_right(storage.log, op.stamp, key=_sequence)
-                    if self._overwrites(storage.log, number, seen, op.view):
-                        return True
-        return False
-
-    def _overwrites(self, log: Sequence[AnyEntry], number: int, seen: int, view: View) -> bool:
-        """Whether one of the writes to a storage that are needed, but the first few, overlaps a view."""
-        return any(entry.view.overlaps(view) for entry in log[seen : self._taken[number]] if isinstance(entry, Entry))
 
     def _held(self, wanted: Collection[Node]) -> list[bool]:
         """For each value, whether somebody outside the walk may ask for it, or for what is computed from it.

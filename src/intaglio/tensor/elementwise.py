@@ -451,6 +451,9 @@ expm1 = _unary_method(
 )
 log = _unary_method("log", ops.LOG, "The natural logarithm.", ("round(Tensor(10.0).log().item(), 4)", "2.3026"))
 log2 = _unary_method("log2", ops.LOG2, "The logarithm to base 2.", ("round(Tensor(8.0).log2().item(), 4)", "3.0"))
+log10 = _unary_method(
+    "log10", ops.LOG10, "The logarithm to base 10.", ("round(Tensor(1000.0).log10().item(), 4)", "3.0")
+)
 log1p = _unary_method(
     "log1p", ops.LOG1P, "log(1 + x), exact near 0.", ("round(Tensor(1.0).log1p().item(), 4)", "0.6931")
 )
@@ -611,17 +614,6 @@ def square(self: Tensor) -> Tensor:
         [9, 16]
     """
     return mul(self, self)
-
-
-def log10(self: Tensor) -> Tensor:
-    """The logarithm to base 10.
-
-    Dtype: floats keep theirs; ints and bool become the default float.
-    Examples:
-        >>> round(Tensor(1000.0).log10().item(), 4)
-        3.0
-    """
-    return mul(log(self), 1 / math.log(10))
 
 
 def isnan(self: Tensor) -> Tensor:

@@ -342,6 +342,8 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
     Raises: ShapeError if it does not broadcast.
     """
     own = node.shape
+    if own == shape:
+        return node
     while len(own) > len(shape) and own[0] == 1:
         own = own[1:]
     if own != node.shape:

@@ -99,8 +99,8 @@ class Slabs:
     def _slab_lines(self, unit: int, stride: int, itemsize: int, *, near: bool) -> int:
         """How many rows of the matrix a slab has.
 
-        A panel of it stays in the first cache. The first tile of a panel waits for memory, more so the more pages the
-        rows lie in; the more tiles there are, the less that counts beside taking the sums up again for each slab.
+        A panel of it is no larger than the first cache. The more pages its rows lie in, the longer memory takes; the
+        more tiles there are, the less that counts beside taking the sums up again for each slab. Slabs are about equal.
         """
         if self.copies:
             return max(1, (PACK - self.rows * stride * itemsize) // (stride * itemsize))

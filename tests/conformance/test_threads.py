@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import Context, Tensor
+from intaglio import Context, GlobalCounters, Tensor
 from intaglio.runtime.compiler import Compiler
 from intaglio.runtime.pool import IDLE, SIGNATURE, Pool
 
@@ -99,6 +100,28 @@ def results(x: Tensor, y: Tensor) -> list[np.ndarray]:
     ]
 
 
+def awake(pool: Pool, workers: int, *, wanted: bool) -> bool:
+    """Whether so many workers are all awake, or all asleep, before long."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if pool.awake(workers) == [wanted] * workers:
+            return True
+        time.sleep(IDLE)
+    return False
+
+
+def test_workers_are_woken_before_there_is_a_kernel() -> None:
+    pool, kernel = Pool(), counting()
+    pool.rouse(3)  # there are none yet
+    assert agrees(pool, kernel, 20, 0)
+    workers = pool._workers
+    assert workers > 0
+    assert awake(pool, workers, wanted=False)
+    pool.rouse(workers + 1)
+    assert pool.awake(workers) == [True] * workers or awake(pool, workers, wanted=False)
+    assert agrees(pool, kernel, 20, 1)
+
+
 def test_one_thread_and_three_give_the_same_bits() -> None:
     rng = np.random.default_rng(0)
     x = Tensor(rng.standard_normal((700, 700)).astype(np.float32))
@@ -122,6 +145,44 @@ def test_sums_and_scatters_are_in_one_order() -> None:
             values.append(Tensor.zeros(500, 64).index_add(0, places, rows))
             found.append([value.numpy().tobytes() for value in values])
     assert found[0] == found[1] == found[2]
+
+
+def drawn(draw: random.Random, inputs: list[Tensor]) -> list[Tensor]:
+    """Some values that are computed from one another, and writes on what they are computed from."""
+    square = [*inputs]
+    for _ in range(draw.randrange(4, 40)):
+        x, y, z = (draw.choice(square) for _ in range(3))
+        match draw.randrange(7):
+            case 0 | 1:
+                square.append(x @ y)
+            case 2:
+                square.append((x @ y + z).relu() @ z)
+            case 3:
+                square.append((x * 0.5 + y).tanh())
+            case 4:
+                square.append(x.softmax(-1) @ y)
+            case 5:
+                square.append(x.T.contiguous() + y.sum(0))
+            case _:
+                x[: draw.randrange(1, 64)] = y[0] * 0.25
+    return draw.sample(square, draw.randrange(1, len(square)))
+
+
+def test_plans_of_independent_kernels_give_the_bits_of_one_thread(seed: int) -> None:
+    arrays = np.random.default_rng(seed).standard_normal((6, 96, 96)).astype(np.float32) * 0.1
+    shared = 0
+    for case in range(12):
+        found: list[list[bytes]] = []
+        for threads in (1, 2, 3, 2):
+            with Context(threads=threads):
+                inputs = [Tensor(array).realize() for array in arrays]
+                values = drawn(random.Random(seed + case), inputs)
+                GlobalCounters.reset()
+                values[0].realize(*values[1:], *inputs)
+                shared += GlobalCounters.wave_count
+                found.append([value.numpy().tobytes() for value in (*values, *inputs)])
+        assert found[0] == found[1] == found[2] == found[3]
+    assert shared
 
 
 @pytest.mark.parametrize("columns", [1, 3, 5, 8, 15, 17, 31, 33])
@@ -237,7 +298,7 @@ def test_an_interrupt_waits_for_the_chunks() -> None:
 
 def test_the_interpreter_ends_while_workers_are_awake() -> None:
     program = (
-        "from intaglio import Context, Tensor\n"
+        "from intaglio import Context, GlobalCounters, Tensor\n"
         "with Context(threads=3):\n"
         "    x = Tensor.ones(1 << 20).realize()\n"
         "    (x * 2 + 1).realize()\n"

@@ -12,6 +12,7 @@ import pytest
 from intaglio import Context, Tensor
 from intaglio.core.dtypes import dtypes
 from intaglio.core.trace import GlobalCounters
+from intaglio.engine.devices import device_of
 from intaglio.engine.explain import sources
 from intaglio.storage.flush import plans
 
@@ -513,6 +514,17 @@ def test_a_number_that_changes_does_not_make_another_source() -> None:
         assert kernels == 1
         texts.update(seen)
     assert len(texts) == 1
+
+
+def test_literals_that_kernels_take_are_constant_memory() -> None:
+    device = device_of("CPU")
+    device._kernels.clear()
+    value = numbers()[0]
+    for k in range(3, 20):
+        value = value + k * 1.5
+    value.realize()
+    (source,) = [kernel.source for kernel in device._kernels.values()]
+    assert source.count(", !tbaa !2") == source.count("= load float, ptr %p") == 17
 
 
 @pytest.mark.parametrize(

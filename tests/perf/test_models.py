@@ -8,6 +8,9 @@ import pytest
 from benchmarks import models
 from benchmarks.models import Transformer, decoder_tensors, encoder_tensors, steps_tensors
 from intaglio import GlobalCounters, Tensor
+from intaglio.storage import flush as flushes
+from intaglio.storage.flush import plans
+from tests.perf.test_overheads import lines
 
 LAYER = 7  # kernels: two norms, four products (with bias, GELU, residual), attention
 
@@ -48,5 +51,43 @@ def test_decoding_compiles_nothing_after_the_first_positions(monkeypatch: pytest
     GlobalCounters.reset()
     out = steps_tensors(model, Watched(), *weights)
     assert compiled[12:] == [GlobalCounters.compile_count] * 12
+    want = models.decoder_arrays(model, np, *[t.numpy() for t in (tokens, *weights)])[-1]
+    assert np.abs(out.numpy() - want).max() < 1e-4
+
+
+def test_a_step_of_decoding_is_known_by_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 3
+    model = Transformer(12, 48, 4, 50, models.LENGTH, before=True)
+    inputs = drawn(model, steps)
+
+    def decode() -> Tensor:
+        return steps_tensors(model, *inputs)
+
+    want = [decode().numpy() for _ in range(2)]
+    monkeypatch.setattr(flushes, "Flush", None)  # no slice, no groups, no program
+    monkeypatch.setattr(plans, "plan", None)
+    monkeypatch.setattr(plans, "_form", None)  # no structure
+    GlobalCounters.reset()
+    assert np.array_equal(decode().numpy(), want[1])
+    assert (GlobalCounters.plan_count, GlobalCounters.compile_count) == (0, 0)
+    assert GlobalCounters.launch_count == steps + 1  # the last logits are asked for apart
+    assert lines(decode) / steps <= 48_000  # 24 layers' writes among them: 160 000 while each was taken apart
+
+
+def test_a_step_at_a_place_that_was_never_reached_is_known_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Transformer(3, 48, 4, 50, models.LENGTH, before=True)
+    tokens, *weights = drawn(model, 24)
+    made: list[int] = []
+    begin = flushes.Flush.__init__
+
+    def counted(self: flushes.Flush, *arguments: object) -> None:
+        made.append(len(made))
+        begin(self, *arguments)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(flushes.Flush, "__init__", counted)
+    steps_tensors(model, tokens[:12], *weights)
+    known = len(made)
+    out = steps_tensors(model, tokens, *weights)
+    assert len(made) == known
     want = models.decoder_arrays(model, np, *[t.numpy() for t in (tokens, *weights)])[-1]
     assert np.abs(out.numpy() - want).max() < 1e-4

@@ -12,6 +12,7 @@ class Counters:
     Attributes:
         kernel_count: Kernels run.
         launch_count: Native calls that ran them.
+        wave_count: Times that threads ran several kernels side by side.
         plan_count: Programs planned (none of their structure was remembered).
         compile_count: Kernels compiled (not found in a cache).
         search_count: Kernels searched for better code (BEAM; not found in a cache).
@@ -45,6 +46,7 @@ class Counters:
         "search_count",
         "table_bytes",
         "trial_count",
+        "wave_count",
     )
 
     def __init__(self) -> None:
@@ -56,6 +58,7 @@ class Counters:
         """Set the counts to zero (memory in use stays; the peak starts from it)."""
         self.kernel_count: int = 0
         self.launch_count: int = 0
+        self.wave_count: int = 0
         self.plan_count: int = 0
         self.compile_count: int = 0
         self.search_count: int = 0

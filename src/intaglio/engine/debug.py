@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.devices import Executable
     from intaglio.engine.form import Stretch
     from intaglio.engine.plan import Plan
@@ -55,9 +56,8 @@ def watches_schedules() -> bool:
     return settings.debug > 0 or settings.graph > 0
 
 
-def watches_kernels() -> bool:
+def watches_kernels(settings: Config) -> bool:
     """Whether somebody wants to see kernels, before they run or as they do."""
-    settings = settings_now()
     return settings.debug > 1 or settings.graphuops > 0 or explain.is_asked()
 
 
@@ -138,6 +138,9 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
             device.notes.clear()
         return
     before = GlobalCounters.kernel_count - step.count
+    for wave in launches.waves:
+        first, count = before + 1 + wave[0][0], sum(map(len, wave))
+        _say(f"wave: kernels {first} to {first + count - 1}, which threads share as {len(wave)} chains")
     for place, (kernel, executable) in enumerate(zip(_of_stretch(made, step), launches.executables, strict=True)):
         number = before + place + 1
         first = executable not in device.ran

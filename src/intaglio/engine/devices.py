@@ -24,13 +24,14 @@ from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator, Order
 from intaglio.runtime.compiler import Compiler, host_target, recall_host
 from intaglio.runtime.disk_cache import DiskCache, default_folder
-from intaglio.runtime.launch import Table
-from intaglio.runtime.pool import process_threads
+from intaglio.runtime.launch import Row, Table
+from intaglio.runtime.pool import pool, process_threads
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
+    from intaglio.engine.waves import Wave
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
     from intaglio.runtime.buffer import Buffer
@@ -55,11 +56,26 @@ class Executable:
 
 
 class Launches:
-    """Kernels that run in a row on one device, and where the arguments of each begin among those of all."""
+    """Kernels that run in a row on one device.
 
-    def __init__(self, executables: Sequence[Executable], starts: Sequence[int]) -> None:
+    Attributes:
+        executables: They, compiled.
+        starts: Where the arguments of each begin among those of all, and at last how many there are.
+        costs: What each is estimated to take (`engine/waves.py`).
+        waves: Chains of neighbours that threads may run side by side, by their numbers.
+    """
+
+    def __init__(
+        self,
+        executables: Sequence[Executable],
+        starts: Sequence[int],
+        costs: Sequence[int],
+        waves: Sequence[Wave],
+    ) -> None:
         self.executables: Final = executables
-        self.starts: Final = starts  # one more than there are kernels
+        self.starts: Final = starts
+        self.costs: Final = costs
+        self.waves: Final = waves
         self.table: Table | None = None  # for a native call, once one was made
 
 
@@ -130,6 +146,9 @@ class Device:
     def _compile(self, lowered: Lowered) -> Executable:
         """A kernel that runs nothing."""
         return Executable(lowered.name, lowered, 0, "")
+
+    def rouse(self) -> None:
+        """Get ready for kernels that threads share, which come soon."""
 
     def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
         """Run kernels from number `first` to before `last` in order, with the arguments of all."""
@@ -209,11 +228,18 @@ class Cpu(Device):
         """The text that is compiled."""
         return llvm.render(lowered.linear, self.target)
 
+    def rouse(self) -> None:
+        """Wake the threads that sleep."""
+        threads = threads_now()
+        if threads > 1:
+            pool.rouse(threads)
+
     def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
-        """Run kernels in order; large ones in chunks, by as many threads as the settings say."""
+        """Run kernels in order; waves and large kernels by as many threads as the settings say."""
         if launches.table is None:
-            rows = zip(launches.executables, launches.starts, strict=False)
-            launches.table = Table(_compiler(), [(e.address, start, e.lowered.chunks) for e, start in rows])
+            noted = zip(launches.executables, launches.starts, launches.costs, strict=False)
+            rows = [Row(e.address, start, e.lowered.chunks, cost) for e, start, cost in noted]
+            launches.table = Table(_compiler(), rows, launches.waves)
         launches.table.run(slots, threads_now(), first, last)
 
 
@@ -276,6 +302,15 @@ def device_of(name: str) -> Device:
     Raises: DeviceError if there is no such device.
     """
     return _device(canonical(name))
+
+
+@cache
+def usual_name(name: str) -> str:
+    """The name by which a device is known.
+
+    Raises: DeviceError if there is no such device.
+    """
+    return device_of(name).name
 
 
 def empty_cache(device: str | None = None) -> int:

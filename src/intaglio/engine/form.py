@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
 from intaglio.engine.arena import Life, arranged
 from intaglio.engine.devices import Launches, device_of, load, threads_now
+from intaglio.engine.waves import estimated, waves
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.allocator import Order
 from intaglio.schedule.kernels import Copy
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from intaglio.core.dtypes import DType
     from intaglio.engine.devices import Device, Executable
+    from intaglio.engine.waves import Wave
     from intaglio.ir.view import View
     from intaglio.schedule.kernels import PlannedKernel, Slot
 
@@ -60,6 +62,11 @@ class Template:
             self.loaded.extend([None if isinstance(k, Copy) else load(k) for k in self.kernels])
         return self.loaded
 
+    @property
+    def least(self) -> int:
+        """The size from which on its kernels are right, if it is at the nominal one."""
+        return max((executable.lowered.least for executable in self.load() if executable is not None), default=0)
+
 
 @dataclass(slots=True)
 class Move:
@@ -79,6 +86,7 @@ class Stretch:
         first: The number of the first, among kernels and copies.
         count: How many there are.
         launches: They, compiled.
+        shared: Whether threads share one of them, or all.
         pick: Takes the arguments of all from the words of a program: the addresses of the buffers that its kernels use,
             its numbers and at last a zero.
         rests: What is added to some arguments, by their places.
@@ -90,6 +98,7 @@ class Stretch:
     first: int
     count: int
     launches: Launches
+    shared: bool
     pick: Picker
     rests: list[tuple[int, int]]
     flops: int
@@ -123,10 +132,11 @@ class Form:
         used: The buffers that kernels use, in order of first use.
         pick: Takes what belongs to those from what belongs to all buffers.
         fresh: The buffers that have no bytes yet.
-        rooms: The memory that those get, by device.
+        rooms: The memory that those get, by device, once the kernels are compiled.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each.
         loaded: The kernels compiled as they run (None for copies), once they have.
+        sharing: The devices on which threads share some of them.
     """
 
     def __init__(self, template: Template, size: int) -> None:
@@ -139,18 +149,38 @@ class Form:
         self.used: Final = [numbers[ref] for ref in used]
         self.pick: Final = picker(self.used)
         self._places: Final = {ref: place for place, ref in enumerate(used)}
-        self.rooms: Final = [self._room(device) for device in dict.fromkeys(ref.device for ref in template.lives)]
+        self.rooms: list[Room] = []
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []
+        self.sharing: list[Device] = []
+        self._costs: list[int] = []  # of each kernel
+        self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
 
-    def _room(self, device: str) -> Room:
-        """Give the fresh buffers of a device their places."""
+    def _share(self) -> None:
+        """Find the waves of the kernels, as they were compiled at first, and give the fresh buffers their places."""
+        template, n = self.template, self.size
+        for kernel, executable in zip(template.kernels, self.loaded, strict=True):
+            moved = 0 if isinstance(kernel, Copy) else at(kernel.nbytes, n)
+            self._costs.append(0 if executable is None else estimated(moved, at(executable.flops, n)))
+        between = [Life(*life, at(ref.nbytes, n)) for ref, life in template.lives.items() if ref not in template.kept]
+        shared = [executable is not None and executable.lowered.parallel for executable in self.loaded]
+        self._waves = waves(template.kernels, self._costs, shared, between)
+        steps = [*range(len(template.kernels))]  # the number of each kernel's wave, or its own
+        for wave in self._waves:
+            for number in itertools.chain.from_iterable(wave):
+                steps[number] = wave[0][0]
+        self.rooms = [self._room(device, steps) for device in dict.fromkeys(ref.device for ref in template.lives)]
+
+    def _room(self, device: str, steps: Sequence[int]) -> Room:
+        """Give the fresh buffers of a device their places. `steps`: when each kernel runs."""
         template, numbers = self.template, self._numbers
         lives = {
-            ref: Life(*template.lives[ref], at(ref.nbytes, self.size)) for ref in template.lives if ref.device == device
+            ref: Life(steps[first], steps[last], at(ref.nbytes, self.size))
+            for ref, (first, last) in template.lives.items()
+            if ref.device == device
         }
         results = [ref for ref in lives if ref in template.kept]
         others = [ref for ref in lives if ref not in template.kept]
@@ -163,23 +193,27 @@ class Form:
         order = Order([*sizes, nbytes] if nbytes else sizes)
         return Room(device_of(device), order, [numbers[ref] for ref in results], placed)
 
-    def steps(self, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
+    def steps(self, beam: int, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
         """The kernels, compiled, and copies: what is done in order.
 
         Args:
+            beam: How they are searched for; 0 leaves them as they are.
             holes: How many holes there are for numbers.
             bound: Gives the kernels with the buffers and numbers of one program, to be tried on where BEAM asks for it.
         """
-        beam = settings_now().beam
         searched = (beam, threads_now()) if beam else None
         if not self._steps or searched != self._beam:
             self.loaded = self.template.load()
+            if not self._costs:
+                self._share()
             if searched is not None:
                 from intaglio.engine.tune import tuned  # few programs are searched for
 
                 self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in bound()]
             self._steps = self._arranged(len(self.used), len(self.used) + holes)
             self._beam = searched
+            stretches = [step for step in self._steps if isinstance(step, Stretch)]
+            self.sharing = [*dict.fromkeys(stretch.device for stretch in stretches if stretch.shared)]
         return self._steps
 
     def _arranged(self, holes: int, zero: int) -> list[Stretch | Move]:
@@ -213,11 +247,16 @@ class Form:
         for kernel, _ in run:
             starts.append(len(slots))
             slots += [self._slot(slot, holes, zero) for slot in kernel.slots]
+        last = first + len(run)
+        own = [wave for wave in self._waves if first <= wave[0][0] < last]
+        moved = [[[number - first for number in chain] for chain in wave] for wave in own]
+        executables = [executable for _, executable in run]
         return Stretch(
             device_of(run[0][0].device),
             first,
             len(run),
-            Launches([executable for _, executable in run], [*starts, len(slots)]),
+            Launches(executables, [*starts, len(slots)], self._costs[first:last], moved),
+            bool(moved) or any(executable.lowered.parallel for executable in executables),
             picker([place for place, _ in slots]),
             [(number, rest) for number, (_, rest) in enumerate(slots) if rest],
             sum(at(executable.flops, self.size) for _, executable in run),

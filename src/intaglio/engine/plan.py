@@ -75,10 +75,9 @@ class Plan:
         """The buffers that have no bytes yet."""
         return {self.refs[number] for number in self.form.fresh}
 
-    @property
-    def steps(self) -> list[Stretch | Move]:
-        """What is done in order: kernels, compiled, and copies."""
-        return self.form.steps(len(self.numbers), lambda: self.kernels)
+    def steps(self, beam: int) -> list[Stretch | Move]:
+        """What is done in order: kernels, compiled (and searched for, as BEAM says), and copies."""
+        return self.form.steps(beam, len(self.numbers), lambda: self.kernels)
 
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:
@@ -197,15 +196,60 @@ class Plans:
             starts: For each, the byte from which the structure sees it.
             literals: The numbers that kernels may take as arguments.
         """
+        found = self.recalled(key, refs, starts, literals)
+        return found if found is not None else self._learnt(key, refs, starts, literals, program())
+
+    def recalled(self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const]) -> Plan | None:
+        """The kernels of a program that is known by a key of numbers; None where none is."""
         found = self._recalled.get(key)
-        if found is not None and not debug.watches_schedules():
-            form = found.forms.get(tuple([literals[k].bits for k in found.stay]))
-            if form is not None:
-                if found.buffers is not None:
-                    starts = [starts[k] + rest for k, rest in found.buffers]
-                    refs = [refs[k] for k, _ in found.buffers]
-                return Plan(form, refs, starts, [literals[k] for k in found.lifted])
-        made = program()
+        if found is None or debug.watches_schedules():
+            return None
+        form = found.forms.get(tuple([literals[k].bits for k in found.stay]))
+        if form is None:
+            return None
+        if found.buffers is not None:
+            starts = [starts[k] + rest for k, rest in found.buffers]
+            refs = [refs[k] for k, _ in found.buffers]
+        return Plan(form, refs, starts, [literals[k] for k in found.lifted])
+
+    def starts_at(self, key: bytes, rests: Sequence[int]) -> bool:
+        """Whether the structure known by a key sees each buffer so far behind where the program starts there."""
+        found = self._recalled.get(key)
+        if found is None:
+            return False
+        if found.buffers is None:
+            return not any(rests)
+        return all(rests[k] == rest for k, rest in found.buffers)
+
+    def adopt(self, key: bytes, like: bytes, size: int, rests: Sequence[int], literals: list[Const]) -> None:
+        """Know a program by a key, that differs from the one known by another key in its size alone.
+
+        Args:
+            rests: For each buffer, how far behind the program's start its structure sees it.
+            literals: The numbers that kernels may take as arguments.
+        """
+        known = self._recalled.get(like)
+        if known is None:
+            return
+        stay = tuple([literals[k].bits for k in known.stay])
+        form = known.forms.get(stay)
+        if form is not None:
+            numbers = range(len(rests)) if known.buffers is None else [k for k, _ in known.buffers]
+            buffers = [(k, rests[k]) for k in numbers]
+            self._recall_by(key, _Recalled(buffers, known.lifted, known.stay, {stay: Form(form.template, size)}))
+
+    def _recall_by(self, key: bytes, found: _Recalled) -> None:
+        """Remember what is known by a key."""
+        self._recalled[key] = found
+        self._recalled_size += len(key)
+        while self._recalled_size > KEYS:
+            self._recalled_size -= len(self._recalled.popitem(last=False)[0])
+
+    def _learnt(
+        self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const], made: Program
+    ) -> Plan:
+        """The kernels of a program, which is known by a key from now on."""
+        found = self._recalled.get(key)
         structure = Structure(made)
         form = self._form(structure)
         if found is None:
@@ -218,10 +262,7 @@ class Plans:
             rest = {literal: k for k, literal in enumerate(literals)}
             lifted = [rest.pop(number) for number in structure.numbers]
             found = _Recalled(None if same else buffers, lifted, list(rest.values()))
-            self._recalled[key] = found
-            self._recalled_size += len(key)
-            while self._recalled_size > KEYS:
-                self._recalled_size -= len(self._recalled.popitem(last=False)[0])
+            self._recall_by(key, found)
         if len(found.forms) >= FORMS:
             found.forms.clear()
         found.forms[tuple([literals[k].bits for k in found.stay])] = form
@@ -298,11 +339,12 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
         separate = apart(nominal)
         try:
             program, refs = stand_in(nominal)
-        except IntaglioError:
-            continue  # a value does not exist at that size: it reaches past what it is cut from, say
+        except (IntaglioError, IndexError):
+            # A value does not exist at that size: it reaches past what it is cut from, say. Or what varies is no size,
+            # but which value another is computed from.
+            continue
         template = _template(program, refs, nominal=True)
-        least = max((e.lowered.least for e in template.load() if e is not None), default=0)
-        return [_Sized(template, found, separate, least)]
+        return [_Sized(template, found, separate, template.least)]
     return []
 
 

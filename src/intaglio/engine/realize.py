@@ -10,12 +10,12 @@ from operator import add, attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from intaglio.core.config import config
+from intaglio.core.config import config, settings_now
 from intaglio.core.errors import InternalError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import device_of
+from intaglio.engine.devices import device_of, usual_name
 from intaglio.engine.form import Move
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.allocator import Block
@@ -41,7 +41,7 @@ _SURE: Final = frozenset((Block, Buffer))  # classes of bytes that are there in 
 
 def default_device() -> str:
     """The name of the device of tensors that name none."""
-    return device_of(config.device).name
+    return usual_name(config.device)
 
 
 def new_ref(nbytes: int, device: str) -> BufferRef:
@@ -111,9 +111,12 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
     An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
     """
     with lock:
-        steps = made.steps
+        settings = settings_now()
+        steps = made.steps(settings.beam)
+        for device in made.form.sharing:
+            device.rouse()
         memory = _provide(made)
-        watched = debug.watches_kernels()
+        watched = debug.watches_kernels(settings)
         if watched:
             debug.prepare(made)
         words = _words(made, memory)

@@ -95,6 +95,8 @@ class _Machine:
                     self.finish(node, [self.value(s) for s in node.src[1:]])
                 case "store":
                     self.store(node)
+                case "prefetch":
+                    pass
                 case _:
                     self.values[node] = self.compute(node)
             place += 1

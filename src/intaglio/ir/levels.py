@@ -78,6 +78,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "switch": (_K, _P),
     "store": (_T, _K, _P, _I),
     "store_at": (_T, _K, _P),
+    "prefetch": (_I,),
     "linear": (_I,),
     "chunk": (_I,),
     "loop": (_I,),

@@ -111,14 +111,7 @@ def make(op: Op, *src: Node) -> Node:
     """
     if _dead:
         drain()
-    match len(src):
-        case 2:
-            first, second = src
-            key = (op, id(first), id(second))
-        case 1:
-            key = (op, id(src[0]))
-        case _:
-            key = (op, *map(id, src))
+    key = (op, id(src[0]), id(src[1])) if len(src) == 2 else (op, *map(id, src))
     entry = _table.get(key)
     if entry is not None:
         found = entry()
@@ -178,18 +171,21 @@ def toposort(roots: Iterable[Node], *, enter: Callable[[Node], bool] | None = No
     """Every node that the roots need, inputs before users; `enter` says whether to go into a node's inputs."""
     order: list[Node] = []
     seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    stack: list[Node | None] = [*roots]
+    stack.reverse()
     while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-            continue
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.append((node, True))
-        if enter is None or enter(node):
-            stack.extend((source, False) for source in reversed(node.src) if source not in seen)
+        node = stack.pop()
+        if node is None:  # below it lies a node whose inputs are all there
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif node not in seen:
+            seen.add(node)
+            if node.src and (enter is None or enter(node)):
+                stack += (node, None)
+                stack += node.src[::-1]
+            else:
+                order.append(node)
     return order
 
 

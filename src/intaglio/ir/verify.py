@@ -144,6 +144,8 @@ class _Code:
                 self.load(node)
             case "store":
                 self.store(node)
+            case "prefetch":
+                self.prefetch(node)
             case "across":
                 lanes = node.src[0].shape
                 if len(lanes) != 1 or lanes[0] & (lanes[0] - 1):
@@ -266,6 +268,12 @@ class _Code:
         if len(node.src) > 2:
             self.mask(node, node.src[2], node.shape)
         self.define(node)
+
+    def prefetch(self, node: Node) -> None:
+        """A prefetch is of one place, through a pointer."""
+        if len(node.src) != 2:
+            self.fail(node, "a prefetch takes a pointer and an index")
+        self.place(node, node.src[1], ())
 
     def store(self, node: Node) -> None:
         """A store fits its pointer, index and mask."""

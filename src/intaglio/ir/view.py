@@ -232,37 +232,12 @@ class View(NamedTuple):
 
     def has_internal_overlap(self) -> bool:
         """Whether two positions share a byte (exact)."""
-        axes = [(abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1]
-        if not axes or self.size == 0:
-            return False
-        axes.sort()
-        reach = self.dtype.itemsize
-        nested = True
-        for stride, extent in axes:
-            if stride == 0:
-                return True
-            if stride < reach:
-                nested = False
-            reach += (extent - 1) * stride
-        if nested:
-            return False
-        return _collides([(s, n, n) for s, n in axes], self.dtype.itemsize)
+        return _overlaps_itself(self)
 
     def overlaps(self, other: View) -> bool:
         """Whether the two share a byte (exact, but for a safe True where the search would take too long)."""
         (low, high), (first, end) = self.byte_bounds(), other.byte_bounds()
-        if first >= high or low >= end or low == high or first == end:
-            return False
-        mine, theirs = self.canonical(), other.canonical()
-        if mine._is_run and theirs._is_run:
-            return True
-        terms = [(s, n) for n, s in zip(mine.shape, mine.strides, strict=True)]
-        terms += [(s, n) for n, s in zip(theirs.shape, theirs.strides, strict=True)]
-        base = mine.offset - theirs.offset
-        shift = sum(s * (n - 1) for n, s in zip(theirs.shape, theirs.strides, strict=True))
-        # sum of mine - sum of theirs, each term counted from its far end: all coefficients positive.
-        start = base - shift
-        return sum_hits(terms, -start - self.dtype.itemsize + 1, -start + other.dtype.itemsize - 1)
+        return first < high and low < end and low < high and first < end and _overlap(self, other)
 
     def around(self, nbytes: int) -> list[View] | None:
         """Views of all other bytes of a buffer of `nbytes`, where this one is a box in a row-major grid; else None.
@@ -305,6 +280,41 @@ class View(NamedTuple):
     def _is_run(self) -> bool:
         """Whether a canonical view is one unbroken run of bytes."""
         return not self.shape or (len(self.shape) == 1 and self.strides[0] == self.dtype.itemsize)
+
+
+@lru_cache(maxsize=4096)
+def _overlaps_itself(view: View) -> bool:
+    """Whether two positions of a view share a byte."""
+    axes = [(abs(s), n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
+    if not axes or view.size == 0:
+        return False
+    axes.sort()
+    reach = view.dtype.itemsize
+    nested = True
+    for stride, extent in axes:
+        if stride == 0:
+            return True
+        if stride < reach:
+            nested = False
+        reach += (extent - 1) * stride
+    if nested:
+        return False
+    return _collides([(s, n, n) for s, n in axes], view.dtype.itemsize)
+
+
+@lru_cache(maxsize=4096)
+def _overlap(view: View, other: View) -> bool:
+    """Whether two views share a byte, neither of which begins past the end of the other."""
+    mine, theirs = view.canonical(), other.canonical()
+    if mine._is_run and theirs._is_run:
+        return True
+    terms = [(s, n) for n, s in zip(mine.shape, mine.strides, strict=True)]
+    terms += [(s, n) for n, s in zip(theirs.shape, theirs.strides, strict=True)]
+    base = mine.offset - theirs.offset
+    shift = sum(s * (n - 1) for n, s in zip(theirs.shape, theirs.strides, strict=True))
+    # sum of mine - sum of theirs, each term counted from its far end: all coefficients positive.
+    start = base - shift
+    return sum_hits(terms, -start - view.dtype.itemsize + 1, -start + other.dtype.itemsize - 1)
 
 
 def _collides(axes: list[tuple[int, int, int]], itemsize: int) -> bool:

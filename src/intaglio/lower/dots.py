@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, walk
+from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK
@@ -35,6 +36,7 @@ class Dots:
         self.rows: Final = -(-self.height // blocks)
         columns = COLUMNS if self.rows <= ROWS // 2 else NARROW
         self.columns: Final = loops.decide.of("columns", columns, self._other_columns(columns))
+        self.ahead: Final = self._reads()
 
     def run(self, sheets: list[Node], work: int, *, split: bool) -> None:
         """Write the loops; `split`: threads share the columns."""
@@ -61,8 +63,17 @@ class Dots:
         width = self.loops.extent(self.column)
         return [] if width % usual else [n for n in (2, 4, 8) if width % n == 0]
 
+    def _reads(self) -> list[Node]:
+        """What is asked for ahead."""
+        (fold,) = (n for n in walk((self.place.value,)) if isinstance(n.op, Fold))
+        ranges = list(fold.src[1:])
+        (factor,) = (s for s in fold.src[0].src if self.loops.emitter.mask(s) & self.loops.emitter.bit(self.column))
+        along = turned_range(self.loops.emitter, factor, self.column, ranges)
+        return [] if along is None else asked_ahead(self.loops, fold, self.column, self.row, along)
+
     def _across(self, start: Node, stop: Node, count: int) -> None:
         """Columns, `count` at once, each time with all rows."""
+        self.loops.emitter.ahead.update(dict.fromkeys(self.ahead, (self.column, count)))
 
         def run(_: Node, carried: list[Node]) -> list[Node]:
             whole = self.height // self.rows * self.rows

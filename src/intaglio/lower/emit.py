@@ -35,7 +35,7 @@ from intaglio.ops.elementwise import (
     sub,
     where,
 )
-from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Range, Shuffle
+from intaglio.ops.loop import END_IF, END_LOOP, PREFETCH, STORE, Carried, If, Loop, Range, Shuffle
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from intaglio.lower.positions import Position
 
 ACCUMULATORS: Final = 4  # independent vectors in a reduction along memory
+LINE: Final = 64  # bytes of a line of memory
 STRIDED: Final = 4  # steps of a load along a vector up to which whole vectors are read, not single elements
 WRITTEN_OUT: Final = 96  # values taken by the innermost loop of a reduction up to which it is no loop
 
@@ -87,6 +88,7 @@ class Emitter:
         self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, where it is kept)
         self.stops: Final[dict[Node, Node]] = {}  # range of a sum -> where it may stop: what comes after adds nothing
         self.cuts: Final[dict[Node, Cut]] = {}  # range of a fold -> where its body is simpler
+        self.ahead: Final[dict[Node, tuple[Node, int]]] = {}  # load -> a range, and how much further along it to ask
         self._numbers: Final = itertools.count()
         self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
 
@@ -421,6 +423,8 @@ class Emitter:
         step = self.stride(place, self.vector(self.mask(place))) if len(node.src) == 2 else 0
         if 2 <= step <= STRIDED:
             return self._strided(node, op, step, instance, level)
+        if node in self.ahead:
+            self._ask(node, instance, level)
         index, along = self.address(place, instance)
         gate = self.emit(node.src[2], instance) if len(node.src) > 2 else None
         lanes = self.bound[along].lanes if along is not None else 0
@@ -443,6 +447,16 @@ class Emitter:
         safe = self.put(level, where(gate, index, number(0)))
         raw = self.put(level, load(pointer, safe, epoch=op.epoch))
         return self.put(level, where(gate, raw, const(node.dtype, 0)))
+
+    def _ask(self, node: Node, instance: Instance, level: int) -> None:
+        """Ask for the line that a load will read, once for each line."""
+        pointer, place = node.src[:2]
+        v = self.vector(self.mask(place))
+        before = instance.get(v, 0) * self.bound[v].lanes * node.dtype.itemsize if v is not None else 0
+        if before % LINE == 0:
+            r, further = self.ahead[node]
+            index, _ = self.address(place, {**instance, r: instance.get(r, 0) + further})
+            self.frames[level].code.append(make(PREFETCH, pointer, index))
 
     def stride(self, place: Node, v: Node | None) -> int:
         """How far an index steps along a range, evenly; 0 if it does not, or not evenly."""
@@ -814,18 +828,24 @@ class Emitter:
 
 def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True) -> list[Node]:
     """Every node that the roots usually need, inputs before users; `enter` says whether to go into one's inputs."""
-    order: dict[Node, None] = {}
-    stack = [(root, False) for root in reversed(roots)]
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[Node | None] = [*reversed(roots)]
     while stack:
-        node, done = stack.pop()
-        if done:
-            order[node] = None
-        elif node not in order:
-            stack.append((node, True))
-            if enter(node):
+        node = stack.pop()
+        if node is None:  # as in `toposort`
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif node not in seen:
+            seen.add(node)
+            if node.src and enter(node):
                 needed = (node.src[0], node.src[2]) if isinstance(node.op, Rarely) else node.src
-                stack.extend((s, False) for s in reversed(needed) if s not in order)
-    return list(order)
+                stack += (node, None)
+                stack += needed[::-1]
+            else:
+                order.append(node)
+    return order
 
 
 def _compares_places(node: Node) -> bool:

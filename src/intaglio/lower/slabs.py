@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
 from intaglio.lower.index import number
@@ -59,6 +61,7 @@ class Slabs:
         factor = _matrix(loops, fold, column)
         self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows
         self.columns: Final = self._block_columns(unit, fold.dtype.itemsize, near=near)
+        self.ahead: Final = [] if near or self.copies else asked_ahead(loops, fold, column, row, column)
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
         self.lines: Final = self._slab_lines(unit, stride, factor.dtype.itemsize, near=near)
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
@@ -155,8 +158,9 @@ class Slabs:
         self.loops.nest([self.row], lambda _, k: (across(finish), k)[1])
 
     def _tiles(self, instances: list[Instance], start: Node, end: Node) -> None:
-        """All rows of one panel of a slab, whose rows are from start to end."""
+        """All rows of one panel of a slab, whose rows are from start to end. The first tile asks for the next panel."""
         whole = self.height // self.tile_rows * self.tile_rows
+        asking = self.tile_rows if self.ahead else 0
 
         def tile(count: int, instances: list[Instance]) -> None:
             emitter = self.emitter
@@ -170,7 +174,10 @@ class Slabs:
             for total, one in zip(sums, every, strict=True):
                 emitter.store(self.sums, self.held, total, one)
 
-        for first, stop, count in ((0, whole, self.tile_rows), (whole, self.height, self.height - whole)):
+        for first, stop in pairwise((0, asking, whole, self.height)):
+            count = self.tile_rows if stop <= whole else self.height - whole
+            ahead = dict.fromkeys(self.ahead if stop == asking else (), (self.column, self.vectors))
+            self.emitter.ahead.update(ahead)
             if first < stop:
                 self.emitter.loop(
                     number(first),
@@ -180,6 +187,8 @@ class Slabs:
                     lambda _, k, count=count: (tile(count, instances), k)[1],
                     lambda f, c, count=count: (self.row, Binding(f, c, count)),
                 )
+            for read in ahead:
+                del self.emitter.ahead[read]
 
 
 def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:

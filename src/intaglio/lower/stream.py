@@ -1,6 +1,7 @@
 """Reductions down the columns of a large matrix: its rows are read in order, the results so far stay in a cache.
 
-A sum has results of its own for each level of its blocks (`lower/sums.py`).
+So are products of a few rows by one: memory takes the time, whatever is computed with what is read. A sum has results
+of its own for each level of its blocks (`lower/sums.py`).
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
+from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding, Instance
+from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
+from intaglio.lower.product import row_range
 from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_of
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
@@ -24,21 +28,30 @@ if TYPE_CHECKING:
     from intaglio.lower.loops import Body, Loops
 
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
+FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
+COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
+TOGETHER: Final = 4  # stores of one kernel at most: the results of each lie in scratch, which lies on the stack
+PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
-PIECE: Final = 1 << 11  # bytes of a row that are read at once at least
+NARROW: Final = 1 << 9  # bytes of a row at least
+PIECE: Final = 1 << 11  # bytes of a row that are read at once at least, where threads share it
 PAGE: Final = 1 << 12  # bytes of a row that one thread reads, if there are so many for each
 
 
 class Stream:
     """A store whose value holds one fold, which steps through memory by whole rows."""
 
-    def __init__(self, loops: Loops, axes: itertools.count[int], place: Place, fold: Node, column: Node) -> None:
-        """Of the store, its fold, and the range of columns that vectors run along."""
+    def __init__(
+        self, loops: Loops, axes: itertools.count[int], place: Place, fold: Node, column: Node, row: Node | None = None
+    ) -> None:
+        """Of the store, its fold, the range of columns that vectors run along, and that of a product's rows."""
         assert isinstance(fold.op, Fold)
         self.loops: Final = loops
         self.emitter: Final = loops.emitter
         self.column: Final = column
+        self.row: Final = row
+        self.height: Final = 1 if row is None else loops.extent(row)
         self.kind: Final = fold.op.kind
         self.start: Final = COMBINES[fold.op.kind].identity(fold.dtype)
         self.body: Final = fold.src[0]
@@ -48,25 +61,38 @@ class Stream:
             self.body, masks, self.emitter.bit(column)
         )
         self.lanes: Final = loops.emitter.lanes_of(place.value)
-        self.unroll: Final = loops.decide.of("vectors", UNROLL, (1, 2, 4))
+        self.ahead: Final = asked_ahead(loops, fold, column, row, column)
+        least = min((n.dtype.itemsize for n in self.ahead), default=LINE)
+        self.unroll: Final = loops.decide.of("vectors", max(UNROLL, LINE // (self.lanes * least)), (1, 2, 4))
+        count = SPAN if self.blocks else ROWS if row is None else PRODUCT_ROWS
         others = () if self.blocks else (ROWS // 4, ROWS // 2, 2 * ROWS)
-        self.count: Final = loops.decide.of("rows", SPAN if self.blocks else ROWS, others)
+        self.count: Final = loops.decide.of("rows", count, others)
         self.unit: Final = self.lanes * self.unroll
         most = loops.decide.of("bytes", COLUMNS, (COLUMNS // 2, 2 * COLUMNS, 4 * COLUMNS))
         levels = self._levels()
-        self.columns: Final = most // min(levels, 2) // fold.dtype.itemsize // self.unit * self.unit
+        columns = most // min(levels, 2) // self.height // fold.dtype.itemsize
+        self.columns: Final = columns // self.unit * self.unit
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
-        self.sums: Final = [make(Local(next(axes), fold.dtype, self.columns)) for _ in range(levels)]
-        self.index: Final = self.emitter.index.sum([(column, 1), (self.block, -1)])
+        stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        size = self.columns + (self.height - 1) * stride
+        self.sums: Final = [make(Local(next(axes), fold.dtype, size)) for _ in range(levels)]
+        down = [] if row is None else [(row, stride)]
+        self.index: Final = self.emitter.index.sum([*down, (column, 1), (self.block, -1)])
         (value,) = substitute((place.value,), {fold: load(self.sums[0], self.index)})
         self.place: Final = Place(place.pointer, place.index, value)
 
-    def run(self, outer: list[Node], *, split: bool) -> None:
-        """Write the loops: blocks of columns, and in each all rows; `split`: threads share the blocks."""
+    def run(self, ranges: list[Node], *, split: bool) -> None:
+        """Write the loops over all ranges of the store: blocks of columns, and in each all rows.
+
+        Args:
+            ranges: Those of the store, the columns' and the rows' among them.
+            split: Whether threads share the blocks.
+        """
+        outer = [r for r in ranges if r is not self.column and r is not self.row]
         extent = self.loops.extent(self.column)
         start, stop = number(0), number(extent)
         if split and self.emitter.target.threads > 1:
-            start, stop = self.loops.chunk_of(extent, self._share(extent))
+            start, stop = self.loops.chunk_of(extent, self.share)
 
         def blocks(_: Node, carried: list[Node]) -> list[Node]:
             self.emitter.bit(self.block)
@@ -76,13 +102,20 @@ class Stream:
         def block(counter: Node, carried: list[Node]) -> list[Node]:
             level = len(self.emitter.frames) - 1
             end = self.emitter.put(level, minimum(self.emitter.put(level, add(counter, number(self.columns))), stop))
+            if self.row is not None:
+                self.emitter.bit(self.row)
+                self.emitter.bound[self.row] = Binding(level, number(0), self.height)
             self._block(counter, end)
+            if self.row is not None:
+                del self.emitter.bound[self.row]
             return carried
 
         self.loops.nest(outer, blocks)
 
-    def _share(self, extent: int) -> int:
+    @property
+    def share(self) -> int:
         """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
+        extent = self.loops.extent(self.column)
         size, threads = extent * self.sums[0].dtype.itemsize, self.emitter.target.threads
         chunks = max(1, min(CHUNKS, size // PAGE), min(threads, 2 * size // PIECE))
         chunks -= chunks % threads if chunks > threads else 0
@@ -102,8 +135,7 @@ class Stream:
         emitter, place = self.emitter, self.place
 
         def finish(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                emitter.store(place.pointer, place.index, emitter.emit(place.value, instance), instance)
+            emitter.store_all(place.pointer, place.index, place.value, instances)
 
         self._begin(start, end, 0)
         self._nest(start, end, 0, 0)
@@ -157,8 +189,13 @@ class Stream:
             emitter.loop(first, stop, 1, (), turn, lambda f, c: (r, Binding(f, c)))
 
     def _across(self, start: Node, end: Node, body: Body) -> None:
-        """The columns of a block by vectors."""
-        self.loops.vectors_between(self.column, start, end, self.lanes, self.unroll, body)
+        """The columns of a block by vectors, each with all rows of a product."""
+
+        def with_rows(instances: list[Instance], lanes: int) -> None:
+            rows: list[Instance] = [{}] if self.row is None else [{self.row: m} for m in range(self.height)]
+            body([{**instance, **one} for instance in instances for one in rows], lanes)
+
+        self.loops.vectors_between(self.column, start, end, self.lanes, self.unroll, with_rows)
 
     def _rows(self, start: Node, end: Node, level: int, first: Node, stop: Node) -> None:
         """Rows taken into the results of a block, `count` at once, then what is left."""
@@ -173,6 +210,7 @@ class Stream:
     def _take(self, start: Node, end: Node, level: int, first: Node, stop: Node, count: int) -> None:
         """Rows taken into the results of a block, `count` at once: in blocks, as a sum of their own."""
         emitter, row, sums = self.emitter, self.rows[-1], self.sums[level]
+        emitter.ahead.update(dict.fromkeys(self.ahead, (row, count)))
 
         def take(instances: list[Instance], _: int) -> None:
             for instance in instances:
@@ -191,19 +229,64 @@ class Stream:
         emitter.loop(first, stop, count, (), run, lambda f, c: (row, Binding(f, c, count)))
 
 
-def streamed(loops: Loops, place: Place, column: Node) -> Node | None:
-    """The fold of a store that is taken row by row: the only one, of a matrix too large for the second cache."""
+def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) -> Node | None:
+    """The fold of a store that is taken row by row: the only one, of a matrix that is more than the first cache holds.
+
+    Of a product of some rows, it must fill half of the second: tiles take what is near at once.
+
+    Args:
+        row: That of a product, if it has some.
+    """
     emitter = loops.emitter
     folds = [n for n in walk((place.value,)) if isinstance(n.op, Fold)]
-    if len(folds) != 1 or loops.extent(column) * folds[0].dtype.itemsize < PIECE:
+    if len(folds) != 1 or loops.extent(column) * folds[0].dtype.itemsize < NARROW:
         return None
     (fold,) = folds
     body, *rows = fold.src
-    if not rows:
+    if not rows or (row is not None and loops.extent(row) > _most(loops, body, column)):
         return None
-    size = math.prod(loops.extent(r) for r in (column, *rows)) * fold.dtype.itemsize
-    places = [n.src[1] for n in walk((body,)) if isinstance(n.op, Load)]
-    steps = [emitter.index.affine(p)[1] for p in places if emitter.mask(p) & emitter.bit(column)]
-    far = PIECE // fold.dtype.itemsize
-    by_rows = all(terms.get(column) == 1 and terms.get(rows[-1], 0) >= far for terms in steps)
-    return fold if steps and by_rows and size > 2 * emitter.target.level2 else None
+    known = [n for n in walk((body,)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
+    across = [n for n in known if any(emitter.mask(n) & emitter.bit(r) for r in rows)]
+    steps = {n: emitter.index.affine(n.src[1])[1] for n in known}
+    far = NARROW // fold.dtype.itemsize
+    by_rows = all(steps[n].get(rows[-1], 0) >= far for n in across)
+    together = all(steps[n].get(column) == 1 for n in known)
+    near = emitter.target.level1 if row is None else emitter.target.level2 // 2
+    return fold if across and by_rows and together and _size(loops, fold, column) > near else None
+
+
+def all_streamed(
+    loops: Loops, axes: itertools.count[int], places: list[Place], ranges: list[Node], column: Node
+) -> list[Stream]:
+    """Stores of one shape, all of which are taken row by row, one after the other, in equal chunks of columns; or none.
+
+    Those that read one matrix, of which the second cache holds a part, share their loops instead: it comes from there.
+    """
+    emitter = loops.emitter
+    found: list[tuple[Place, Node, Node | None]] = []
+    pointers: list[Node] = []
+    for place in places:
+        row = row_range(loops, place.value, ranges, column)
+        fold = streamed(loops, place, column, row)
+        if fold is None:
+            return []
+        loads = [n for n in walk((fold.src[0],)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
+        pointers += {n.src[0] for n in loads}
+        found.append((place, fold, row))
+    shared = len({*pointers}) < len(pointers)
+    near = shared and all(_size(loops, fold, column) <= 2 * emitter.target.level2 for _, fold, _ in found)
+    if near or len(found) > TOGETHER or not loops.decide.of("stream", 1, (0,)):
+        return []
+    streams = [Stream(loops, axes, place, fold, column, row) for place, fold, row in found]
+    return streams if len({(stream.unit, stream.sums[0].dtype) for stream in streams}) == 1 else []
+
+
+def _size(loops: Loops, fold: Node, column: Node) -> int:
+    """The bytes of all that a fold takes for the columns of a range."""
+    return math.prod(loops.extent(r) for r in (column, *fold.src[1:])) * fold.dtype.itemsize
+
+
+def _most(loops: Loops, body: Node, column: Node) -> int:
+    """How many rows a product has at most that is streamed."""
+    known = [s for s in body.src if loops.emitter.mask(s) & loops.emitter.bit(column)]
+    return FEW if all(isinstance(s.op, Load) for s in known) else COMPUTED_FEW

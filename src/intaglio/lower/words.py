@@ -34,6 +34,11 @@ class Words:
     column: Node
     sums: tuple[Node, Node] | None  # (scratch, the sum of a row)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is of integers: in whatever order they are summed, and at once by far the fewest instructions."""
+        return not any(isinstance(n.op, Fold) and n.dtype.is_float for n in walk((self.place.value,)))
+
     def run(self, ranges: list[Node]) -> None:
         """Write the loops of the kernel."""
         product = Product(self.loops, self.axes, self.place, row=self.row, column=self.column)

@@ -71,7 +71,7 @@ class Binary(Elementwise):
         """The operands' dtype and common shape."""
         if x.dtype is not y.dtype:
             raise InternalError(f"{self.name}: operands are {x.dtype.name} and {y.dtype.name}")
-        return x.dtype, x.shape if x.shape == y.shape else _shape(self, (x, y))
+        return x.dtype, x.shape if x.shape == y.shape or not y.shape else _shape(self, (x, y))
 
 
 class _Division(Binary):
@@ -89,7 +89,7 @@ class Comparison(Binary):
         """Bool, of the operands' common shape."""
         if x.dtype is not y.dtype:
             raise InternalError(f"{self.name}: operands are {x.dtype.name} and {y.dtype.name}")
-        return dtypes.bool, x.shape if x.shape == y.shape else _shape(self, (x, y))
+        return dtypes.bool, x.shape if x.shape == y.shape or not y.shape else _shape(self, (x, y))
 
     def vjp(self, ct: Node, out: Node, *src: Node) -> Gradients:
         """None: a step has no slope."""

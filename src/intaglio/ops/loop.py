@@ -102,6 +102,15 @@ class Store(Statement):
     name: ClassVar[str] = "store"
 
 
+class Prefetch(Statement):
+    """A wish that a line of memory come nearer, as it is soon read. LINEAR level: src (pointer, index).
+
+    No value depends on it, and the index may lie outside of the buffer.
+    """
+
+    name: ClassVar[str] = "prefetch"
+
+
 @dataclass(frozen=True, slots=True)
 class StoreAt(Statement):
     """Elements at computed positions: src (window, value, i0, ..., ik), as Put, into the window's memory."""
@@ -220,13 +229,14 @@ class EndIf(Statement):
     name: ClassVar[str] = "end_if"
 
 
-SINK, BLOCK, FOR, SWITCH, ASSIGN, STORE, END_LOOP, END_IF = (
+SINK, BLOCK, FOR, SWITCH, ASSIGN, STORE, PREFETCH, END_LOOP, END_IF = (
     Sink(),
     Block(),
     For(),
     Switch(),
     Assign(),
     Store(),
+    Prefetch(),
     EndLoop(),
     EndIf(),
 )

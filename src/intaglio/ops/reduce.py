@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import DType, dtypes
@@ -128,9 +129,9 @@ class Reduce(Op):
 
     def infer(self, x: Node) -> Result:
         """The shape without the reduced axes."""
-        if self.kind not in KINDS or any(not 0 <= axis < x.rank for axis in self.axes):
+        if self.kind not in KINDS or not {*self.axes}.issubset(range(len(x.shape))):
             raise InternalError(f"reduce: {self.kind} along {self.axes} of shape {x.shape}")
-        return x.dtype, tuple(n for axis, n in enumerate(x.shape) if axis not in self.axes)
+        return x.dtype, tuple([n for axis, n in enumerate(x.shape) if axis not in self.axes])
 
     def vjp(self, ct: Node, out: Node, x: Node) -> tuple[Node]:
         """The cotangent of x, given that of the result."""
@@ -285,7 +286,13 @@ class Dot(Op):
 
 def reduce(kind: str, x: Node, axes: tuple[int, ...]) -> Node:
     """x reduced along axes."""
-    return make(Reduce(kind, tuple(sorted(axes))), x) if axes else x
+    return make(_reduction(kind, axes), x) if axes else x
+
+
+@lru_cache(maxsize=1024)
+def _reduction(kind: str, axes: tuple[int, ...]) -> Reduce:
+    """The op of a reduction along axes in any order."""
+    return Reduce(kind, tuple(sorted(axes)))
 
 
 def scan(kind: str, x: Node, axis: int) -> Node:

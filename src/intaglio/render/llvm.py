@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Add, Bitcast, Cast, Elementwise, Library, Lt, Where
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Shuffle, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Interleave, Linear, Loop, Prefetch, Shuffle, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Iota, Load, Local, Param
 from intaglio.ops.movement import Expand
@@ -180,7 +180,7 @@ class _Writer:
                 place = f"%p{slot}"
                 memory = "i8" if of.is_bool else self.type(of)
                 self.entry.append(f"  {place} = getelementptr i64, ptr %args, i64 {slot}")
-                self.entry.append(f"  %a{slot} = load {memory}, ptr {place}, align 8")
+                self.entry.append(f"  %a{slot} = load {memory}, ptr {place}, align 8{self.constant()}")
                 if of.is_bool:
                     self.entry.append(f"  %b{slot} = trunc i8 %a{slot} to i1")
                 self.names[node] = f"%b{slot}" if of.is_bool else f"%a{slot}"
@@ -193,6 +193,17 @@ class _Writer:
             case _:
                 raise InternalError(f"llvm: {op.name} is used before it is defined")
         return self.names[node]
+
+    def constant(self) -> str:
+        """Says that nothing writes what a load reads.
+
+        Else LLVM asks of each argument, before its load becomes part of the instruction that uses it, whether what that
+        needs depends on the load, and walks all that comes before.
+        """
+        self.metadata["!2"] = "!{!3, !3, i64 0, i64 1}"  # of this type, from its start, constant
+        self.metadata["!3"] = '!{!"argument", !4}'
+        self.metadata["!4"] = '!{!"memory"}'
+        return ", !tbaa !2"
 
     def pointer(self, node: Node) -> str:
         """The address of a parameter or of scratch memory."""
@@ -247,6 +258,8 @@ class _Writer:
                 self.define(node, self.load(node))
             case Store():
                 self.store(node)
+            case Prefetch():
+                self.prefetch(node)
             case Chunk():
                 self.leaf(node)
             case Across(kind=kind):
@@ -392,6 +405,11 @@ class _Writer:
             zero = "zeroinitializer" if node.shape else "0"
             return self.fresh(f"icmp ne {kind} {raw}, {zero}")
         return raw
+
+    def prefetch(self, node: Node) -> None:
+        """A line of memory into the second cache: the first one may have to hold other things until it is read."""
+        place = ("ptr", self.address(*node.src)), *(("i32", word) for word in ("0", "2", "1"))
+        self.lines.append("  " + self.intrinsic("llvm.prefetch.p0", "void", *place))
 
     def store(self, node: Node) -> None:
         """A store of one element, of neighbours, or to scattered places."""

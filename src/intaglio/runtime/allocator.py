@@ -17,7 +17,7 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.pages import anonymous, enlarge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
@@ -30,11 +30,12 @@ Lease: TypeAlias = tuple[object, int, int]  # memory that is taken: what keeps i
 class Order:
     """Blocks that are asked for together, once or again and again: their sizes, and what is really taken for each."""
 
-    __slots__ = ("blocks", "total")
+    __slots__ = ("blocks", "capacity", "total")
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.blocks: Final = [(nbytes, _size_class(nbytes)) for nbytes in sizes]
         self.total: Final = sum(sizes)
+        self.capacity: Final = sum(capacity for _, capacity in self.blocks)
 
 
 class Block(Buffer):
@@ -44,15 +45,15 @@ class Block(Buffer):
 
     read_only = False
 
-    def __init__(self, lease: Lease, nbytes: int, returned: deque[tuple[Lease, int]]) -> None:
+    def __init__(self, lease: Lease, nbytes: int, give_back: Callable[[tuple[Lease, int]], None]) -> None:
         self.address = lease[1]  # as a buffer does, without its Python frame: a flush makes one for each of its results
         self.nbytes = nbytes
-        self.owner: Lease = lease
-        self._return = returned.append
+        self.owner = lease
+        self._return = give_back
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
-        self._return((self.owner, self.nbytes))
+        self._return((self.owner, self.nbytes))  # pyright: ignore[reportArgumentType] -- the lease
 
 
 class Allocator:
@@ -60,6 +61,7 @@ class Allocator:
 
     def __init__(self) -> None:
         self.returned: Final[deque[tuple[Lease, int]]] = deque()
+        self._give_back: Final = self.returned.append
         self.used: int = 0
         self._free: Final[defaultdict[int, list[Lease]]] = defaultdict(list)
         self._kept: int = 0
@@ -78,73 +80,76 @@ class Allocator:
         Raises: DeviceError if there are not so many bytes, or the settings in force allow no more.
         """
         settings = settings_now()
-        limit = settings.memory_bytes
         with self._lock:
+            before = self.used, self._kept
             if self.returned:
                 self._collect(settings.kept_bytes)
-            if limit and self.used + order.total > limit:
-                raise DeviceError(
-                    f"allocate: {order.total} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
-                )
-            returned, spare = self.returned, self._free
+            give_back, spare = self._give_back, self._free
             blocks: list[Block] = []
-            kept = self._kept
             try:
+                if settings.memory_bytes:
+                    self._check(order.total, settings.memory_bytes)
                 for nbytes, capacity in order.blocks:
                     free = spare[capacity]
-                    if free:
-                        lease = free.pop()
-                        self._kept -= capacity
-                    else:
-                        lease = self._take(capacity)
-                    blocks.append(Block(lease, nbytes, returned))
+                    lease = free.pop() if free else self._take(capacity)
+                    blocks.append(Block(lease, nbytes, give_back))
             finally:
-                whole = len(blocks) == len(order.blocks)
-                used = order.total if whole else sum(block.nbytes for block in blocks)
-                self.used += used
-                _count(used, self._kept - kept)
+                done = order if len(blocks) == len(order.blocks) else Order([block.nbytes for block in blocks])
+                self.used += done.total
+                self._kept -= done.capacity
+                _count(self.used - before[0], self._kept - before[1])
             return blocks
+
+    def _check(self, nbytes: int, limit: int) -> None:
+        """Raise where more bytes would be in use than there may be."""
+        if self.used + nbytes > limit:
+            raise DeviceError(
+                f"allocate: {nbytes} bytes do not fit; {self.used} of {limit} are in use. Free some tensors?"
+            )
 
     def collect(self) -> None:
         """Count what finalizers returned."""
         most = settings_now().kept_bytes
         with self._lock:
+            before = self.used, self._kept
             self._collect(most)
+            _count(self.used - before[0], self._kept - before[1])
 
     def trim(self) -> int:
         """Give all that is kept for reuse back to the system; gives how many bytes those were."""
         with self._lock:
+            before = self.used, self._kept
             self._collect(sys.maxsize)  # what nobody has collected yet counts as well
             freed = self._trim()
-            _count(0, -freed)
+            _count(self.used - before[0], self._kept - before[1])
             return freed
 
     def _collect(self, most: int) -> None:
         """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
-        used, kept = self.used, self._kept
         while self.returned:
             lease, nbytes = self.returned.popleft()
             self.used -= nbytes
-            capacity = lease[2]
-            if self._kept + capacity <= most:
-                self._free[capacity].append(lease)
-                self._kept += capacity
-        _count(self.used - used, self._kept - kept)
+            if self._kept + lease[2] <= most:
+                self._free[lease[2]].append(lease)
+                self._kept += lease[2]
 
     def _trim(self) -> int:
         """Let go of all free blocks."""
-        freed, self._kept = self._kept, 0
+        freed = sum(capacity * len(free) for capacity, free in self._free.items())
         self._free.clear()
+        self._kept -= freed
         return freed
 
     def _take(self, capacity: int) -> Lease:
-        """Fresh memory. Where the system has no more, all that is kept goes back to it first."""
+        """Fresh memory, counted as kept. Where the system has no more, all that is kept goes back to it first."""
         try:
-            return *_take(capacity), capacity
+            memory, address = _take(capacity)
         except DeviceError:
             if not self._trim():
                 raise
-            return *_take(capacity), capacity
+            memory, address = _take(capacity)
+        self._kept += capacity
+        return memory, address, capacity
 
 
 def _count(used: int, kept: int) -> None:

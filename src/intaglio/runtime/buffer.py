@@ -29,6 +29,10 @@ class Buffer:
         view = memoryview(array).cast("B")
         return view.toreadonly() if self.read_only else view
 
+    def read(self, start: int, nbytes: int) -> bytes:
+        """Some of the bytes, copied."""
+        return ctypes.string_at(self.address + start, nbytes)
+
     @property
     def __array_interface__(self) -> dict[str, object]:
         """The bytes for NumPy, whose array keeps the buffer alive."""

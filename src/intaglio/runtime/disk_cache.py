@@ -71,8 +71,8 @@ class DiskCache:
             try:
                 connection = sqlite3.connect(self.path, timeout=5.0, check_same_thread=False, isolation_level=None)
                 connection.text_factory = bytes  # text where bytes should be is damage, and may be no UTF-8
+                connection.execute("pragma synchronous=off")  # first: to make the file would else wait for the disk
                 connection.execute("pragma journal_mode=wal")
-                connection.execute("pragma synchronous=off")
                 connection.execute(f"create table if not exists {TABLE}")
                 (found,) = connection.execute("select sql from sqlite_master where name = 'objects'").fetchone()
                 if found != f"CREATE TABLE {TABLE}".encode():  # as SQLite spells it

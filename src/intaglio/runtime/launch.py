@@ -1,79 +1,188 @@
-"""Launches: a table of kernels run by one native call."""
+"""Launches: a table of kernels, run by one native call, or, where threads share some of them, by one for each share."""
 
 from __future__ import annotations
 
 from array import array
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from intaglio.core.trace import GlobalCounters
 from intaglio.runtime.pool import SIGNATURE, pool
 
 if TYPE_CHECKING:
-    import ctypes
     from collections.abc import Sequence
 
     from intaglio.runtime.compiler import Compiler
 
-DRIVER: Final = """
-define void @run_table(ptr %args, i64 %begin, i64 %end) {
+PIECE: Final = 1 << 16  # the cost of a piece of a wave at least (some microseconds): to take one is two words exchanged
+Wave: TypeAlias = (
+    "Sequence[Sequence[int]]"  # chains, of numbers of kernels, which are neighbours; the first comes first
+)
+HEAD: Final = 3  # words of a job's head: where all arguments lie, its calls, the numbers of the first of each piece
+CALL: Final = 4  # words of a call: a kernel, the place of its first argument, its first chunk and past the last
+DRIVER: Final = f"""
+define void @run_pieces(ptr %args, i64 %begin, i64 %end) {{
 entry:
-  %rows = load ptr, ptr %args
-  %base.at = getelementptr i64, ptr %args, i64 1
-  %base = load ptr, ptr %base.at
-  %some = icmp slt i64 %begin, %end
+  %base = load ptr, ptr %args
+  %calls.at = getelementptr i64, ptr %args, i64 1
+  %calls = load ptr, ptr %calls.at
+  %bounds.at = getelementptr i64, ptr %args, i64 2
+  %bounds = load ptr, ptr %bounds.at
+  %first.at = getelementptr i64, ptr %bounds, i64 %begin
+  %first = load i64, ptr %first.at
+  %last.at = getelementptr i64, ptr %bounds, i64 %end
+  %last = load i64, ptr %last.at
+  %some = icmp slt i64 %first, %last
   br i1 %some, label %loop, label %done
 loop:
-  %i = phi i64 [%begin, %entry], [%j, %loop]
-  %row = getelementptr [3 x i64], ptr %rows, i64 %i
-  %kernel = load ptr, ptr %row
-  %start.at = getelementptr i64, ptr %row, i64 1
+  %i = phi i64 [%first, %entry], [%j, %loop]
+  %call = getelementptr [{CALL} x i64], ptr %calls, i64 %i
+  %kernel = load ptr, ptr %call
+  %start.at = getelementptr i64, ptr %call, i64 1
   %start = load i64, ptr %start.at
   %slots = getelementptr i64, ptr %base, i64 %start
-  %chunks.at = getelementptr i64, ptr %row, i64 2
-  %chunks = load i64, ptr %chunks.at
-  call void %kernel(ptr %slots, i64 0, i64 %chunks)
+  %chunk.at = getelementptr i64, ptr %call, i64 2
+  %chunk = load i64, ptr %chunk.at
+  %stop.at = getelementptr i64, ptr %call, i64 3
+  %stop = load i64, ptr %stop.at
+  call void %kernel(ptr %slots, i64 %chunk, i64 %stop)
   %j = add i64 %i, 1
-  %more = icmp slt i64 %j, %end
+  %more = icmp slt i64 %j, %last
   br i1 %more, label %loop, label %done
 done:
   ret void
-}
+}}
 """
 
 
 @cache
-def _driver(compiler: Compiler) -> ctypes._CFunctionType:
-    """The native loop over a table."""
-    address, _ = compiler.load(DRIVER, "run_table")
-    return SIGNATURE(address)
+def _driver(compiler: Compiler) -> int:
+    """The native loop over calls: its address."""
+    return compiler.load(DRIVER, "run_pieces")[0]
+
+
+class Row(NamedTuple):
+    """A kernel of a table: its address, the place of its first argument among those of all, its chunks, its cost."""
+
+    address: int
+    start: int
+    chunks: int
+    cost: int
+
+
+class _Schedule:
+    """What is called in which order, made once for a number of threads: jobs, of pieces, of calls.
+
+    Jobs come one after the other. The pieces of one are independent, so threads share them; the calls of a piece (a
+    kernel and some of its chunks) are made by one thread.
+
+    Attributes:
+        heads: The words of each job's head; where all arguments lie is filled in at each run.
+        pieces: How many each job has.
+        waves: How many jobs are of several kernels that threads share.
+    """
+
+    def __init__(self, rows: Sequence[Row], waves: Sequence[Wave], threads: int, first: int, last: int) -> None:
+        self._calls: Final = array("Q")
+        self._bounds: Final = array("Q", [0])
+        self._begins: Final[list[int]] = []
+        self.pieces: Final[list[int]] = []
+        self.waves: int = 0
+        begun = {wave[0][0]: wave for wave in waves} if threads > 1 else {}
+        number = first
+        while number < last:
+            row, wave = rows[number], begun.get(number, ())
+            number += 1
+            count = sum(map(len, wave))
+            if 0 < count <= last - wave[0][0]:
+                self._job(_shared([[rows[k] for k in chain] for chain in wave], threads))
+                self.waves += self.pieces[-1] > 1
+                number += count - 1
+            elif row.chunks > 1 and threads > 1:
+                self._job(_chunks(row))
+            elif self.pieces and self.pieces[-1] == 1:
+                self._calls.extend(_whole(row))
+                self._bounds[-1] += 1
+            else:
+                self._job([_whole(row)])
+        calls, bounds = self._calls.buffer_info()[0], self._bounds.buffer_info()[0]
+        self.heads: Final = array("Q", [word for k in self._begins for word in (0, calls, bounds + 8 * k)])
+
+    def _job(self, pieces: Sequence[Sequence[int]]) -> None:
+        """One more job: for each piece the words of its calls."""
+        self._begins.append(len(self._bounds) - 1)
+        self.pieces.append(len(pieces))
+        for piece in pieces:
+            self._calls.extend(piece)
+            self._bounds.append(len(self._calls) // CALL)
+
+
+def _whole(row: Row) -> list[int]:
+    """A kernel, all of it."""
+    return [row.address, row.start, 0, row.chunks]
+
+
+def _chunks(row: Row) -> list[list[int]]:
+    """A kernel, chunk by chunk."""
+    return [[row.address, row.start, k, k + 1] for k in range(row.chunks)]
+
+
+def _shared(chains: Sequence[Sequence[Row]], threads: int) -> list[list[int]]:
+    """Independent chains of kernels as pieces, the dearest first: so all threads end at about the same time.
+
+    A kernel is cut in chunks only if whole it would take longer than a thread's part of what is left: chunks may each
+    copy what all of them need. Chains that take little more than it takes to share them go together.
+    """
+    pieces: list[list[int]] = []
+    costs = [sum(row.cost for row in chain) for chain in chains]
+    rest = sum(costs)
+    room = 0  # what the last piece may still take
+    for cost, chain in sorted(zip(costs, chains, strict=True), key=lambda found: -found[0]):
+        words = [word for row in chain for word in _whole(row)]
+        if len(chain) == 1 and chain[0].chunks > 1 and threads * cost > rest:
+            pieces += _chunks(chain[0])
+            room = 0
+        elif room > 0:
+            pieces[-1] += words
+            room -= cost
+        else:
+            pieces.append(words)
+            room = PIECE - cost
+        rest -= cost
+    return pieces
 
 
 class Table:
-    """Kernels in order: rows of (function, place of its first argument, chunks)."""
+    """Kernels in order, and which of them are independent of one another."""
 
-    def __init__(self, compiler: Compiler, rows: Sequence[tuple[int, int, int]]) -> None:
-        """Pack (address, place of the first argument among those of all, chunks) for each kernel."""
+    def __init__(self, compiler: Compiler, rows: Sequence[Row], waves: Sequence[Wave] = ()) -> None:
+        """Note the kernels. `waves`: neighbours that fall into chains none of which needs what another does."""
         self._compiler: Final = compiler
-        self._drive: Final = _driver(compiler)
-        self._launches: Final = rows
-        self._rows: Final = array("Q", [word for row in rows for word in row])
-        self._shared: Final = [number for number, (_, _, chunks) in enumerate(rows) if chunks > 1]
+        self._address: Final = _driver(compiler)
+        self._drive: Final = SIGNATURE(self._address)
+        self._rows: Final = rows
+        self._waves: Final = waves
+        self._schedules: Final[dict[tuple[int, int, int], _Schedule]] = {}
 
     def run(self, slots: array[int], threads: int, first: int, last: int) -> None:
-        """Run kernels `first` to before `last`: those in one piece by one native call, those in chunks by threads.
+        """Run kernels `first` to before `last`: what threads share by the pool, the rest by as few calls as there are.
 
         Args:
             slots: The 8-byte arguments of all kernels.
         """
-        base, _ = slots.buffer_info()
-        head = array("Q", (self._rows.buffer_info()[0], base))
-        table, _ = head.buffer_info()
-        shared = [k for k in self._shared if first <= k < last] if threads > 1 else []
-        start = first
-        for place in (*shared, last):
-            if place > start:
-                self._drive(table, start, place)
-            if place < last:
-                address, own, chunks = self._launches[place]
-                pool.run(self._compiler, address, base + 8 * own, chunks, threads)
-            start = place + 1
+        schedule = self._schedules.get((threads, first, last))
+        if schedule is None:
+            made = _Schedule(self._rows, self._waves, threads, first, last)
+            schedule = self._schedules[threads, first, last] = made
+        heads, base = schedule.heads[:], slots.buffer_info()[0]
+        for place in range(0, len(heads), HEAD):
+            heads[place] = base
+        head, _ = heads.buffer_info()
+        if schedule.waves:
+            GlobalCounters.wave_count += schedule.waves
+        for pieces in schedule.pieces:
+            if pieces == 1:
+                self._drive(head, 0, 1)
+            else:
+                pool.run(self._compiler, self._address, head, pieces, threads)
+            head += 8 * HEAD

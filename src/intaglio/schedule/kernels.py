@@ -37,13 +37,7 @@ class PlannedKernel:
     @property
     def written(self) -> list[BufferRef]:
         """The buffers that are stored to."""
-        slots: dict[int, None] = {}
-        for node in walk((self.ast,)):
-            if isinstance(node.op, (Store, StoreAt)):
-                pointer = node.src[0].src[0].op
-                if isinstance(pointer, Param):
-                    slots[pointer.slot] = None
-        return [slot[0] for k in slots if isinstance((slot := self.slots[k])[0], BufferRef)]
+        return [slot[0] for k in written_slots(self.ast) if isinstance((slot := self.slots[k])[0], BufferRef)]
 
     @property
     def buffers(self) -> list[BufferRef]:
@@ -63,6 +57,12 @@ class Copy:
     def buffers(self) -> list[BufferRef]:
         """The buffers that it touches."""
         return [self.source, self.target]
+
+
+def written_slots(ast: Node) -> list[int]:
+    """The slots of the pointers through which a kernel stores."""
+    pointers = [n.src[0].src[0].op for n in walk((ast,)) if isinstance(n.op, (Store, StoreAt))]
+    return [*dict.fromkeys(pointer.slot for pointer in pointers if isinstance(pointer, Param))]
 
 
 def build(statements: list[Statement] | Chain) -> PlannedKernel:

@@ -28,8 +28,8 @@ PAIRS: Final = 256  # pairs of a written and a read view that are compared at ea
 Skeleton: TypeAlias = "tuple[Hashable, ...]"  # a key without its integers, as a flat sequence
 
 
-def take_apart(key: Key) -> tuple[Skeleton, list[int]]:
-    """The skeleton of a key, and the integers in the order in which they stand in it."""
+def take_apart(key: tuple[Any, ...] | Op) -> tuple[Skeleton, list[int]]:
+    """The skeleton of a key, or of part of one, and the integers in the order in which they stand in it."""
     atoms: list[Hashable] = []
     numbers: list[int] = []
     stack: list[Any] = [key]
@@ -132,6 +132,17 @@ def fits(samples: Sequence[Sequence[int]]) -> Iterator[Fit]:
             found = Fit(place, [v - b * n for v, b in zip(last, factors, strict=True)], factors)
             if found.is_legible and all(found.size(numbers) is not None for numbers in (first, second, last)):
                 yield found
+
+
+def line(first: tuple[int, Sequence[int]], second: tuple[int, Sequence[int]]) -> Fit | None:
+    """How integers follow from a size, of which they are known at two; None where they follow from none."""
+    (n, before), (m, after) = first, second
+    steps = [b - a for a, b in zip(before, after, strict=True)]
+    if n == m or any(step % (m - n) for step in steps):
+        return None
+    factors = [step // (m - n) for step in steps]
+    place = next((place for place, factor in enumerate(factors) if factor), None)
+    return None if place is None else Fit(place, [v - b * n for v, b in zip(before, factors, strict=True)], factors)
 
 
 def is_uniform(key: Key) -> bool:

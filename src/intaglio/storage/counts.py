@@ -78,7 +78,7 @@ def expressions_of(storages: Iterable[Storage], owners: Iterable[Storage]) -> di
 
 def _references(order: list[Node], roots: list[Node]) -> dict[Node, int]:
     """The references to a node that a slice accounts for; a function, since its loop variables hold nodes too."""
-    expected: dict[Node, int] = dict.fromkeys(order, _OVERHEAD)
+    expected: dict[Node, int] = dict.fromkeys(order, REFERENCES_OF_A_NODE)
     for node in order:
         for source in node.src:
             expected[source] += 1
@@ -94,7 +94,7 @@ def _overhead() -> int:
     return sys.getrefcount(order[0]) + 0 * len(expected)
 
 
-_OVERHEAD: Final = _overhead()
+REFERENCES_OF_A_NODE: Final = _overhead()
 
 
 def _references_of_a_slice() -> int:
@@ -105,5 +105,15 @@ def _references_of_a_slice() -> int:
     return next(references_to(storage) + 0 * len(tables) for storage in bases)
 
 
+def _references_of_an_argument() -> int:
+    """The references to a value that only the function which was called with it has."""
+
+    def references(value: object) -> int:
+        return sys.getrefcount(value)
+
+    return references([object()].pop())
+
+
+REFERENCES_OF_AN_ARGUMENT: Final = _references_of_an_argument()
 REFERENCES_OF_A_SLICE: Final = _references_of_a_slice()
 REFERENCES_OF_A_TABLE: Final = REFERENCES_OF_A_SLICE - 1  # of a storage that has no version 0 to be computed

@@ -31,6 +31,7 @@ from intaglio.storage.journal import AnyEntry, Elements, Entry, GatherEntry, Loo
 from intaglio.storage.kept import keep_everything, keep_overwritten
 from intaglio.storage.nested import loops
 from intaglio.storage.postponed import Pending, postponed, run_postponed
+from intaglio.storage.recall import Name, Recalled, learn, recall
 from intaglio.storage.scalars import register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
 from intaglio.storage.slice import Slice, whole_home
@@ -54,7 +55,13 @@ def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[
         wanted = list(storages)
         still = standing(wanted, nodes)
         if still is None:
-            return Flush(_needed(wanted, nodes)).run()
+            again = recall(wanted, nodes)
+            if not isinstance(again, Recalled):
+                return Flush(_needed(wanted, nodes)).run(again)
+            if postponed:
+                run_postponed(again.plan.buffers)
+            engine.execute(again.plan, again.commit)
+            return again.outputs
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
@@ -127,7 +134,8 @@ def pin(storage: Storage) -> None:
         flush(list(storage.readers or ()))
         flush([storage])
         keep_everything(storage)
-        readers = {node: node for node in storage.living_reads() if node.place is None}  # what others hold -> what it is now
+        # what others hold -> what it is now
+        readers = {node: node for node in storage.living_reads() if node.place is None}
         origin = storage.origin() if storage.origin is not None else None
         if origin is not None and origin.place is not None and origin.place[0] is storage.ref:
             readers[origin] = storage.read(origin.place[1])
@@ -187,18 +195,24 @@ class Flush:
         self.marks: Final[dict[Storage, Marks]] = {}
         self.resolved: Final[dict[Node, Node]] = {}
         self.saved: Final[list[tuple[weakref.ref[Node], BufferRef, View]]] = []
+        self._is_rolled: bool = False  # whether writes were rolled into one, or a loop
 
     @cached_property
     def groups(self) -> Grouping:
         """How the entries are grouped."""
         return Grouping(self.slice, self.homes)
 
-    def run(self) -> list[BufferRef]:
-        """Build the program, run it, then retire its entries."""
+    def run(self, name: Name | None) -> list[BufferRef]:
+        """Build the program, run it, then retire its entries.
+
+        Args:
+            name: What the flush is to be known by.
+        """
         outputs = self.build()
         renamed: dict[BufferRef, BufferRef] = {}
         if self.program.statements or self.program.outputs:
-            plan = plans.plan(self.program)
+            plan = self._learnt(name) if name is not None else None
+            plan = plan or plans.plan(self.program)
             if postponed:
                 run_postponed(plan.buffers)
             renamed = plan.renamed
@@ -207,6 +221,21 @@ class Flush:
             run_postponed([*outputs, *[s.ref for s in self.slice.wanted if s.ref is not None]])
             self._commit(renamed)
         return [renamed.get(ref, ref) for ref in outputs]
+
+    def _learnt(self, name: Name) -> Plan | None:
+        """The plan, known by the name of the flush from now on; None where that does not tell what was made of it."""
+        groups = self.groups
+        if self._is_rolled or groups.temporaries or groups.instances or groups.private:
+            return None
+        saved: dict[Node, BufferRef] = {}
+        for reference, ref, view in self.saved:
+            node = reference()
+            if node is None or view.nbytes != ref.nbytes:
+                return None
+            saved[node] = ref
+        tapes = {storage for storage, _ in groups.tapes.places.values()}
+        homes = {storage: ref for storage, ref in self.homes.items() if storage.ref is None and storage not in tapes}
+        return learn(name, self.slice.wanted, self.slice.nodes, self.program, homes, saved)
 
     def build(self) -> list[BufferRef]:
         """The program; gives the buffer of each wanted node."""
@@ -375,6 +404,7 @@ class Flush:
                 self._keep(Gathering([item]).take())
                 self._single(item.storage, self.groups.plain(item))
             case reroll.Parallel(runs=runs, writes=writes):
+                self._is_rolled = True
                 for storage in writes.ends:
                     self.home(storage)
                 self._keep(writes)
@@ -383,6 +413,7 @@ class Flush:
                     self._add(whole_write(run, self._reader(start), self.home(run.kind.storage)))
                 self._mark_group(writes)
             case reroll.Sequential(writes=writes):
+                self._is_rolled = True
                 for repeat in loops(self.groups.tapes.beside(group), self.home):
                     self._add(repeat)
                 self._mark_group(writes)

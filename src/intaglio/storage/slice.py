@@ -260,19 +260,17 @@ def computed(roots: Iterable[Node]) -> list[Node]:
 
 def is_constant(root: Node) -> bool:
     """Whether a value depends on no bytes: it is one node on all devices, and can always be computed again."""
-    for node in root.src:
-        if node.place is not None or isinstance(node.op, LEAVES):
-            return False  # mostly that is seen at once
+    if root.place is not None or isinstance(root.op, LEAVES):
+        return False
+    seen = {root}
     stack = [root]
-    seen: set[Node] = set()
     while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        if node.place is not None or isinstance(node.op, LEAVES):
-            return False
-        seen.add(node)
-        stack.extend(node.src)
+        for source in stack.pop().src:
+            if source.place is not None or isinstance(source.op, LEAVES):
+                return False  # mostly that is seen at once
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
     return True
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from intaglio.schedule.program import Program
     from intaglio.storage.storage import Storage
 
+MANY: Final = 4  # values from which it is shorter to look at all at once than at one after the other
 plans: Final = Plans()
 _place: Final[Callable[[Node], object]] = attrgetter("place")
 
@@ -68,7 +69,7 @@ def _computed(roots: Sequence[Node], unwritten: dict[Storage, Node]) -> tuple[Pl
     if not roots:
         return None, []
     device = engine.default_device()
-    if all(storage.device == device for storage in unwritten):
+    if len(roots) >= MANY and not unwritten:
         near = shallow(roots, device)
         if near is not None:
             made = [BufferRef(node.nbytes, device) for node in roots]

@@ -7,11 +7,13 @@ a program that runs again finds its form by the key, and neither a program nor a
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from intaglio.ir.node import Op
 from intaglio.ops.loop import Assign
 from intaglio.ops.memory import Buffer, BufferRef, Const, Read
 from intaglio.schedule.program import Output, Program, ReadAt
+from intaglio.schedule.sizes import take_apart
 from intaglio.schedule.structure import cut, is_plain, part_of
 from intaglio.storage import checks
 from intaglio.storage.storage import Storage
@@ -30,6 +32,8 @@ class Codes:
 
     def __init__(self) -> None:
         self.known: Final[dict[Hashable, int]] = {}
+        self._things: Final[dict[int, Hashable]] = {}
+        self._apart: Final[dict[int, tuple[int, list[int]]]] = {}
         self.places: Final[dict[View, tuple[int, int]]] = {}
         self._last: int = 0
 
@@ -40,7 +44,24 @@ class Codes:
             if len(self.known) >= CODES:
                 self.known.clear()
                 self.places.clear()
+                self._things.clear()
+                self._apart.clear()
             self._last = found = self.known[thing] = self._last - 1
+            self._things[found] = thing
+        return found
+
+    def apart(self, code: int) -> tuple[int, list[int]]:
+        """A number taken apart: into that of the same thing without its integers, and these.
+
+        What stands alone, or is forgotten by now, is left as it is.
+        """
+        found = self._apart.get(code)
+        if found is None:
+            thing = self._things.get(code)
+            has_parts = isinstance(thing, (tuple, Op))
+            skeleton, integers = take_apart(cast("tuple[Any, ...] | Op", thing)) if has_parts else ((), [])
+            found = (self.of((Codes, skeleton)), integers) if integers else (code, integers)
+            self._apart[code] = found
         return found
 
     def place(self, view: View) -> tuple[int, int]:
@@ -55,7 +76,7 @@ class Codes:
 codes: Final = Codes()
 
 
-class _PendingError(Exception):
+class PendingError(Exception):
     """A value is not computed as it stands: something that it needs is pending."""
 
 
@@ -80,6 +101,8 @@ class Still:
         self.views: Final[dict[Node, Node]] = {}
         self._codes: Final[dict[Node, int]] = {}  # of those reads
         self._shared: Final[set[int]] = set()  # buffers that are seen through several views
+        # what is seen of buffers: the buffer's number, the view, where its number stands in the key
+        self._seen: Final[list[tuple[int, View, int]]] = []
         # for each value its code (below 0), then its inputs: numbers of values, or of a buffer
         self._key: Final[list[int]] = []
 
@@ -91,76 +114,73 @@ class Still:
         """
         try:
             self._walk(roots, unwritten)
-        except _PendingError:
+        except PendingError:
             return False
         return True
 
     def _walk(self, roots: Sequence[Node], unwritten: Container[Storage]) -> None:
         """Number some values, each after what it is computed from.
 
-        Raises: _PendingError if something is pending that they need.
+        Raises: PendingError if something is pending that they need.
         """
-        if not roots:
-            return
-        order, key, known = self.order, self._key, codes.known
-        watched = checks.pending if len(checks.pending) else ()
-        above: list[tuple[Node, Sequence[Node], Iterator[Node]]] = []  # values whose inputs are on their way
-        node, src, rest = roots[0], roots, iter(roots)  # as if the roots were the inputs of one value
+        order, refs, starts, key, seen = self.order, self.refs, self.starts, self._key, self._seen
+        known, places = codes.known, codes.places
+        above: list[tuple[Node | None, Sequence[Node], Iterator[Node]]] = []  # values whose inputs are on their way
+        node, src, rest = None, roots, iter(roots)  # as if the roots were the inputs of one value
         while True:
             for source in rest:
                 if source in order:
                     continue
-                inputs = source.src if source.place is None else ()
-                if not inputs:
-                    base = self._enter(source, unwritten)
-                    if base is None:
-                        continue
-                    inputs = (base,)
-                if source in watched:
-                    raise _PendingError
-                above.append((node, src, rest))
-                node, src, rest = source, inputs, iter(inputs)
-                break
+                place = source.place
+                if place is None:
+                    op = source.op
+                    if not isinstance(op, Read):
+                        inputs = source.src
+                        if not inputs:
+                            self._number(source)
+                            continue
+                        above.append((node, src, rest))
+                        node, src, rest = source, inputs, iter(inputs)
+                        break
+                    storage: Storage = op.storage  # pyright: ignore[reportAssignmentType] -- as every read's
+                    ref, view = storage.ref, op.view
+                    if ref is None or storage.log:
+                        base = self._base(source, storage, view, unwritten)
+                        if base is None:
+                            continue
+                        above.append((node, src, rest))
+                        node, src, rest = source, (base,), iter((base,))
+                        break
+                else:
+                    ref, view = place
+                start, code = places.get(view) or codes.place(view)
+                number = refs.setdefault(ref, len(refs))
+                if number == len(starts):
+                    starts.append(start)
+                else:
+                    self._shared.add(number)
+                seen.append((number, view, len(key)))
+                key += code, number
+                order[source] = len(order)
             else:  # all inputs have numbers
-                if not above:
-                    return
+                if node is None:
+                    break
                 op = node.op
                 key.append((known.get(op) or codes.of(op)) if src is node.src else self._codes[node])
                 key += map(order.__getitem__, src)
                 order[node] = len(order)
                 node, src, rest = above.pop()
+        if len(checks.pending) and not order.keys().isdisjoint(checks.pending):
+            raise PendingError
 
-    def _enter(self, node: Node, unwritten: Container[Storage]) -> Node | None:
-        """Number a value without inputs; gives, instead, what it is a view of, if that is yet to be computed.
+    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:
+        """What a read of a storage that has no bytes yet is a view of.
 
-        Raises: _PendingError if it is pending.
+        Raises: PendingError if it is pending.
         """
-        op, place = node.op, node.place
-        if place is not None:
-            ref, view = place
-        elif isinstance(op, Read):
-            storage, view = op.storage, op.view
-            assert isinstance(storage, Storage)
-            ref = storage.ref
-            if ref is None or storage.log:
-                return self._base(node, storage, view, unwritten)
-        else:
-            return self._number(node)
-        start, code = codes.places.get(view) or codes.place(view)
-        number = self.refs.setdefault(ref, len(self.refs))
-        if number == len(self.starts):
-            self.starts.append(start)
-        else:
-            self._shared.add(number)
-        self._key += code, number
-        self.order[node] = len(self.order)
-        return None
-
-    def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node:
-        """What a read of a storage that has no bytes yet is a view of."""
         base = storage.base
         if storage.log or base is None or storage in unwritten:
-            raise _PendingError
+            raise PendingError
         self.views[node] = base
         self._codes[node] = codes.of((Read, view))
         return base
@@ -169,7 +189,7 @@ class Still:
         """Number a value that reads nothing."""
         op = node.op
         if isinstance(op, (Assign, Buffer)):
-            raise _PendingError
+            raise PendingError
         if isinstance(op, Const) and not is_plain(op):
             self.literals.append(op)
             op = op.of
@@ -182,11 +202,11 @@ class Still:
         for node in self.order:
             if node.place is not None:
                 found[node] = ReadAt(*node.place, 0)
-            elif isinstance(node.op, Read) and node not in self.views:
+            elif isinstance(node.op, Read):
                 storage = node.op.storage
                 assert isinstance(storage, Storage)
-                assert storage.ref is not None
-                found[node] = ReadAt(storage.ref, node.op.view, 0)
+                if storage.ref is not None and not storage.log:
+                    found[node] = ReadAt(storage.ref, node.op.view, 0)
         return found
 
     def key(self, outputs: Sequence[Node], devices: Hashable) -> bytes:
@@ -207,11 +227,9 @@ class Still:
         """Number the views of buffers that are seen through several: by where they lie to one another."""
         buffers = [*self.refs]
         joint: dict[int, list[tuple[View, int]]] = {number: [] for number in sorted(self._shared)}
-        places = [place for place, code in enumerate(self._key) if code < 0]  # of codes, by the numbers of values
-        for node, read in self.reads().items():
-            number = self.refs[read.ref]
+        for number, view, place in self._seen:
             if number in joint:
-                joint[number].append((read.view, places[self.order[node]]))
+                joint[number].append((view, place))
         for number, reads in joint.items():
             inner = part_of([view for view, _ in reads])
             if inner is not None:

@@ -116,8 +116,6 @@ class Storage:
         *,
         base: Node | None = None,
         ref: BufferRef | None = None,
-        read_only: bool = False,
-        path: str | None = None,
     ) -> None:
         self.nbytes: Final = nbytes
         self.device: Final = device
@@ -128,9 +126,6 @@ class Storage:
         self.open: Segment | None = None
         self.sequence: int = 0
         self.reads: Reads | None = None  # once there are any
-        if read_only or path is not None:
-            self.read_only = read_only
-            self.path = path
 
     @property
     def history(self) -> object | None:
@@ -423,8 +418,8 @@ class Storage:
         """Drop the remembered reads that the coming write overlaps."""
         reads = self.reads
         if reads is not None:
-            for known in list(reads.recent):
-                if known.overlaps(view):
+            for known, node in list(reads.recent.items()):
+                if node() is None or known.overlaps(view):
                     reads.drop(known)
 
     def _forget_all(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from functools import cache
 from types import EllipsisType
@@ -18,6 +19,7 @@ from intaglio.ir.node import living, make
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast
 from intaglio.ops.memory import Buffer, Const, buffer, const
+from intaglio.storage.counts import REFERENCES_OF_AN_ARGUMENT
 from intaglio.storage.flush import flush, partition
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
 from intaglio.storage.history import track
@@ -117,12 +119,9 @@ class TensorBase(ScalarHandle):
             >>> Tensor([1, 2]).dtype
             dtypes.int64
         """
-        if self._node is not None:
-            return self._node.dtype
-        if self._view is not None:
-            return self._view.dtype
-        assert self._skeleton is not None
-        return self._skeleton.dtype
+        kind = self._node or self._view or self._skeleton  # each is true where it is there
+        assert kind is not None
+        return kind.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -167,7 +166,7 @@ class TensorBase(ScalarHandle):
     def _as_scalar(self) -> Skeleton | None:
         """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
         view, node = self._view, self._node
-        if node is not None and node.shape:
+        if (node is not None and node.shape) or (view is not None and view.shape):
             return None
         if self._skeleton is not None or self._grad_state is not None:
             return self._skeleton
@@ -175,7 +174,7 @@ class TensorBase(ScalarHandle):
             self._holes = (node.op.value,)
             self._skeleton = number_skeleton(node.dtype)
             self._node = None
-        elif view is not None and not view.shape and not view.offset % view.dtype.itemsize:
+        elif view is not None and not view.offset % view.dtype.itemsize:
             storage, _ = self._place()
             if storage.plain:
                 self._offset = view.offset
@@ -430,13 +429,17 @@ class TensorBase(ScalarHandle):
 class _Bound:
     """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look.
 
-    `others` are the bytes in use, when they were last looked at, that pending work did not hold.
+    `others` are the bytes in use, when they were last looked at, that pending work did not hold; `used` are all, when
+    they were last found to be within the bound.
     """
+
+    __slots__ = ("calls", "nodes", "others", "used")
 
     def __init__(self) -> None:
         self.nodes: int = 0
         self.calls: int = 0
         self.others: int = 0
+        self.used: int = 0
 
 
 _bound: Final = _Bound()
@@ -503,8 +506,10 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
     _bound.calls += 1
-    if _bound.calls < EVERY and 0 <= GlobalCounters.mem_used - _bound.others <= settings_now().journal_bytes:
-        return  # this is asked at every operation
+    used = GlobalCounters.mem_used
+    if _bound.calls < EVERY and (used == _bound.used or 0 <= used - _bound.others <= settings_now().journal_bytes):
+        _bound.used = used
+        return  # this is asked at every operation, and few take memory
     node = tensor._node
     if node is None or tensor._device == "DISK":
         return
@@ -693,23 +698,33 @@ def check_computable(tensor: TensorBase) -> None:
 
 def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     """Compute tensors by one schedule: stored ones in their storages, computed ones into buffers of their own."""
+    with engine.lock:  # until computed ones have their storages: another thread may ask for the same
+        storages, computed, nodes = _wanted(tensors)
+        refs = flush(storages, nodes)
+        for tensor in reversed(computed):
+            _settle(tensor, nodes.pop(), refs.pop())
+
+
+def _wanted(tensors: tuple[TensorBase, ...]) -> tuple[list[Storage], list[TensorBase], list[Node]]:
+    """What is to be computed of tensors: the storages of some, others, and the values of those."""
     storages: list[Storage] = []
     computed: list[TensorBase] = []
     nodes: list[Node] = []
-    with engine.lock:  # until computed ones have their storages: another thread may ask for the same
-        for tensor in tensors:
+    for tensor in tensors:
+        node = tensor._node
+        if node is None or node.place is not None or not node.src:
             if tensor._storage is not None:
                 storages.append(tensor._storage)
                 continue
-            node = tensor._node if tensor._node is not None else tensor.to_node()
+            node = tensor.to_node()
             place = node.place
             if isinstance(node.op, Buffer) or (place is not None and not waits_for(place[0])):
                 continue
+        if tensor._device == "DISK":
             check_computable(tensor)
-            computed.append(tensor)
-            nodes.append(node)
-        for tensor, node, ref in zip(computed, nodes, flush(storages, nodes), strict=True):
-            _settle(tensor, node, ref)
+        computed.append(tensor)
+        nodes.append(node)
+    return storages, computed, nodes
 
 
 def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
@@ -737,14 +752,14 @@ def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
     """A computed tensor whose value now lies (or will lie) in a buffer."""
     view = View.contiguous(node.dtype, node.shape)
     storage = Storage(ref.nbytes, tensor._device, ref=ref)
-    if not is_constant(node):
-        node.place = ref, view
-        storage.origin = weakref.ref(node)
     if tensor._grad_state is True:
         track(storage, node.dtype, base=node)
     tensor._view = view  # before the storage, which other threads look at first
     tensor._storage = storage
     tensor._node = None
+    if sys.getrefcount(node) > REFERENCES_OF_AN_ARGUMENT and not is_constant(node):  # somebody will ask where it is
+        node.place = ref, view
+        storage.origin = weakref.ref(node)
 
 
 def uop_of(tensor: TensorBase) -> Node:

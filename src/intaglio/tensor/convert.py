@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -36,32 +37,36 @@ SHOWN = 1000  # elements from which a printed tensor is shortened
 
 def bytes_of(self: Tensor) -> tuple[BufferRef, View]:
     """The buffer and view of this tensor's value, computed if need be."""
-    if self._storage is None:
-        node = self._value()
-        with engine.lock:
-            known = node.place or _unchanged(node)
-        if known is not None:
-            return known
-        self.realize()
-    storage, view = self._place()
     with engine.lock:
-        needed = storage.log or storage.ref is None or waits_for(storage.ref)
-        if needed:
+        if self._storage is None:
+            known = place_of(self._value())
+            if known is not None:
+                return known
+            self.realize()
+        storage, view = self._place()
+        ref = storage.ref
+        if storage.log or ref is None or waits_for(ref):
             flush([storage])
-    if storage.ref is None:
-        raise ShapeError("numpy: the tensor has no bytes.")
-    return storage.ref, view
-
-
-def _unchanged(node: Node) -> tuple[BufferRef, View] | None:
-    """The bytes that a value is, where it is read of a storage that is in memory and was not written since."""
-    match node.op:
-        case Read(storage=Storage() as storage, view=view):
             ref = storage.ref
-            there = ref is not None and not storage.log and not waits_for(ref)
-            return (ref, view) if ref is not None and there and storage.read(view) is node else None
-        case _:
-            return None
+    if ref is None:
+        raise ShapeError("numpy: the tensor has no bytes.")
+    return ref, view
+
+
+def place_of(node: Node) -> tuple[BufferRef, View] | None:
+    """The bytes that a value is, where they are known without computing."""
+    if node.place is None and isinstance(node.op, Read):
+        return _unchanged(node.op, node)
+    return node.place
+
+
+def _unchanged(op: Read, node: Node) -> tuple[BufferRef, View] | None:
+    """The bytes of a read of a storage that is in memory and was not written since."""
+    storage, view = op.storage, op.view
+    assert isinstance(storage, Storage)
+    ref = storage.ref
+    there = ref is not None and not storage.log and not waits_for(ref)
+    return (ref, view) if ref is not None and there and storage.read(view) is node else None
 
 
 def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
@@ -84,19 +89,22 @@ def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
     """
     if not copy:
         return _shared(self)
+    shape = self.shape
+    if 0 in shape:
+        return np.empty(shape, self.dtype.numpy)
     node = self._node
-    if self.numel() == 0:
-        return np.empty(self.shape, self.dtype.numpy)
     if node is not None and isinstance(node.op, Const):
-        return (
-            np.frombuffer(node.op.bits.to_bytes(node.dtype.itemsize, "little"), node.dtype.numpy)[0:1]
-            .reshape(())
-            .copy()
-        )
+        return _number(node.op)
+    del node  # what nobody holds needs no place
     with engine.lock:
         ref, view = bytes_of(self)
         memory = engine.buffer_of(ref)
         return np.array(np.ndarray(view.shape, view.dtype.numpy, memory.view(), view.offset, view.strides))
+
+
+def _number(op: Const) -> np.ndarray[Any, Any]:
+    """A number as an array without axes."""
+    return np.frombuffer(op.bits.to_bytes(op.of.itemsize, "little"), op.of.numpy)[0:1].reshape(()).copy()
 
 
 def _shared(self: Tensor) -> np.ndarray[Any, Any]:
@@ -142,7 +150,7 @@ def extremes_below(node: Node) -> tuple[int, int] | None:
     """What `extremes` gives of a value that is integers in memory, as they are or in a wider dtype; else None."""
     while isinstance(node.op, Cast) and node.src[0].dtype.is_int and _holds(node.dtype, node.src[0].dtype):
         (node,) = node.src
-    known = node.place or _unchanged(node) if node.dtype.is_int else None
+    known = place_of(node) if node.dtype.is_int else None
     return None if known is None or waits_for(known[0]) else extremes(on_memory(*known))
 
 
@@ -175,9 +183,17 @@ def item(self: Tensor) -> int | float | bool:
         >>> Tensor([[3]]).item()
         3
     """
-    if self.numel() != 1:
-        raise ShapeError(f"item: there must be exactly one element; the tensor has shape {self.shape}. Index it first?")
-    return tolist(self.reshape(())) if self.shape else tolist(self)
+    shape = self.shape
+    if shape and math.prod(shape) != 1:
+        raise ShapeError(f"item: there must be exactly one element; the tensor has shape {shape}. Index it first?")
+    node = self._node
+    if node is not None and isinstance(node.op, Const):
+        return node.op.value
+    del node  # what nobody holds needs no place
+    with engine.lock:
+        ref, view = bytes_of(self)
+        found = engine.buffer_of(ref).read(view.offset, view.dtype.itemsize)
+    return view.dtype.from_bits(int.from_bytes(found, "little"))
 
 
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -354,7 +370,9 @@ def _to_file(self: Tensor, path: Path) -> Tensor:
     if self._device != "CPU":
         return _to_file(self.to("CPU"), path)
     ref, view = bytes_of(self)
-    kept = self.__class__._from_view(Storage(ref.nbytes, "CPU", ref=ref, read_only=True), view)
+    storage = Storage(ref.nbytes, "CPU", ref=ref)
+    storage.read_only = True
+    kept = self.__class__._from_view(storage, view)
     file = files.to_write(path, view.nbytes, exactly=True)
     made = self.__class__._from_view(file, View.contiguous(view.dtype, view.shape))
     return made.assign(kept).realize()

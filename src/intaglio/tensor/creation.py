@@ -576,6 +576,7 @@ def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
     ref = BufferRef(array.nbytes, "CPU")
     writable = bool(array.flags.writeable)
     engine.adopt(ref, Buffer(int(array.__array_interface__["data"][0]), array.nbytes, array, read_only=not writable))
-    storage = Storage(array.nbytes, "CPU", ref=ref, read_only=not writable)
+    storage = Storage(array.nbytes, "CPU", ref=ref)
+    storage.read_only = not writable
     storage.pin()
     return cls._from_view(storage, View.contiguous(dtypes.from_numpy(array.dtype), array.shape))

@@ -39,6 +39,7 @@ AND, OR, XOR, SHL, SHR = Way(ops.AND), Way(ops.OR), Way(ops.XOR), Way(ops.SHL), 
 LT, LE, GT, GE = Way(ops.LT), Way(ops.LE), Way(ops.LT, swapped=True), Way(ops.LE, swapped=True)
 EQ, NE = Way(ops.EQ), Way(ops.NE)
 ATAN2, COPYSIGN = Way(ops.ATAN2, floats=True), Way(ops.COPYSIGN, floats=True)
+PYTHONS: Final = frozenset((int, float, bool))  # classes of plain numbers
 STORED_ONLY: Final = (dtypes.float8_e4m3, dtypes.float8_e5m2)
 # ops that a kind of dtype has no meaning for, and what to do instead
 UNFIT: Final[dict[str, tuple[type[Op], ...]]] = {
@@ -75,7 +76,7 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def is_number(value: object) -> bool:
     """Whether a value is a plain Python number."""
-    return value.__class__ in (int, float, bool)
+    return value.__class__ in PYTHONS
 
 
 def plain(value: Any) -> Any:
@@ -163,27 +164,55 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
             return quick
     op, swapped = way.op, way.swapped
     left = x._value()
-    right = operand(name, x, y)
+    right: Node | int | float | bool = y if y.__class__ in PYTHONS else operand(name, x, y)  # pyright: ignore[reportAssignmentType] -- by its class
     if isinstance(op, ops.Comparison) and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
         answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
         return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
-    a, b = join(name, left, right, floats=way.floats)
-    if op.__class__ in UNFIT[a.dtype.kind]:
-        raise DTypeError(f"{name}: {a.dtype.name} operands have no {name}. {HINTS[a.dtype.kind]}")
-    if a.shape != b.shape and a.shape and b.shape:  # a scalar stays one
-        broadcast_shapes(name, a.shape, b.shape)
-        op = broadcasting(op)
+    if isinstance(right, Node):
+        dtype = _computed_in(name, way, left.dtype, right.dtype, bool(left.shape), bool(right.shape))
+        a, b = ops.cast(left, dtype), ops.cast(right, dtype)
+        if a.shape != b.shape and a.shape and b.shape:  # a scalar stays one
+            broadcast_shapes(name, a.shape, b.shape)
+            op = broadcasting(op)
+    else:
+        dtype = _computed_in(name, way, left.dtype, right.__class__)
+        a, b = ops.cast(left, dtype), number(name, dtype, right)
     return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)
+
+
+@lru_cache(maxsize=1024)
+def _computed_in(
+    name: str, way: Way, left: DType, right: DType | type[object], left_axes: bool = True, right_axes: bool = True
+) -> DType:
+    """The dtype in which a binary op is computed: of two values, each with axes or without, or of one and a number.
+
+    Raises: DTypeError if the op is not computed in that.
+    """
+    if not isinstance(right, DType):
+        dtype = promote_weak(left, right)
+    elif left is right:
+        dtype = left
+    elif left_axes == right_axes:
+        dtype = promote(left, right)
+    else:
+        dtype = promote_scalar(left, right) if left_axes else promote_scalar(right, left)
+    if way.floats and not dtype.is_float:
+        dtype = FLOAT
+    check_computes(name, dtype)
+    if way.op.__class__ in UNFIT[dtype.kind]:
+        raise DTypeError(f"{name}: {dtype.name} operands have no {name}. {HINTS[dtype.kind]}")
+    return dtype
 
 
 def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     """A unary op; `floats` computes integers as the default float."""
-    dtype = x.dtype if x.dtype.is_float or not floats else FLOAT
+    own = x.dtype
+    dtype = own if own.is_float or not floats else FLOAT
     check_computes(op.name, dtype)
     if isinstance(op, UNFIT[dtype.kind]):
         raise DTypeError(f"{op.name}: {dtype.name} operands have no {op.name}. {HINTS[dtype.kind]}")
     skeleton = x._as_scalar()
-    if skeleton is not None and x._grad_state is None and dtype is x.dtype:
+    if skeleton is not None and x._grad_state is None and dtype is own:
         quick = scalar_unary(op, x, skeleton)
         if quick is not None:
             return quick

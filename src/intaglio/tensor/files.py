@@ -68,4 +68,6 @@ def _storage(buffer: FileBuffer) -> Storage:
     """The storage of a file. The name of its bytes says CPU, for whose kernels they are memory like any other."""
     ref = BufferRef(buffer.nbytes, "CPU")
     engine.adopt(ref, buffer)
-    return Storage(buffer.nbytes, "DISK", ref=ref, read_only=buffer.read_only, path=str(buffer.path))
+    storage = Storage(buffer.nbytes, "DISK", ref=ref)
+    storage.read_only, storage.path = buffer.read_only, str(buffer.path)
+    return storage

@@ -162,22 +162,26 @@ def _norm(
         affine: The weight and the bias, if there are such.
         shape: What they are reshaped to else, if to anything.
     """
-    x = tensors[0]
-    dtype, device = x.dtype, x._device
+    x, device = tensors[0], tensors[0]._device
+    values = [each._value() for each in tensors]
+    dtype = values[0].dtype
     check_computes(name, dtype)
     weight, bias = affine
     given: list[Tensor] = []
+    scales: list[Node] = []  # their values
     for what, each in (("the weight", weight), ("the bias", bias)):
         if each is None:
             break
         each = tensor(name, what, each)
-        if each.shape != extents or each.dtype is not dtype or each._device != device:
+        value = each._value()
+        if value.shape != extents or value.dtype is not dtype or each._device != device:
             given.clear()
             break
         given.append(each)
+        scales.append(value)
     if given:
         weight, bias = None, None if len(given) == 2 else bias
-    node = make(op, *[each._value() for each in tensors], *numbers, *[each._value() for each in given])
+    node = make(op, *values, *numbers, *scales[: len(given)])
     return _scaled_and_shifted(name, x._make(node, *tensors, *given), weight, bias, shape)
 
 
@@ -590,20 +594,23 @@ def batch_norm(
         [[1.0, 0.0]]
     """
     center, variance = tensor("batch_norm", "the mean", center), tensor("batch_norm", "the variance", variance)
-    if self.ndim < 2:
-        raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {self.shape}.")
-    shape = (1, -1) + (1,) * (self.ndim - 2)
-    dtype = promote(promote(self.dtype, center.dtype), variance.dtype)
-    dtype = dtype if dtype.is_float else dtypes.default_float
-    channels = self.shape[1:2]
-    statistics: list[Tensor] = []
-    for each in (center, variance):
-        check_device("batch_norm", self, each)
-        each = each if each.shape == channels else expanded("batch_norm", ravel(each), channels)
-        statistics.append(each if each.dtype is dtype else each.cast(dtype))
-    x = self if self.dtype is dtype else self.cast(dtype)
+    check_device("batch_norm", self, center)
+    check_device("batch_norm", self, variance)
+    extents = self.shape
+    if len(extents) < 2:
+        raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {extents}.")
+    channels = extents[1:2]
+    x, dtype = self, self.dtype
+    if not center.dtype is variance.dtype is dtype or not dtype.is_float:
+        dtype = promote(promote(dtype, center.dtype), variance.dtype)
+        dtype = dtype if dtype.is_float else dtypes.default_float
+        x, center, variance = x.cast(dtype), center.cast(dtype), variance.cast(dtype)
+    if not center.shape == variance.shape == channels:
+        center = expanded("batch_norm", ravel(center), channels)
+        variance = expanded("batch_norm", ravel(variance), channels)
     numbers = (const(dtype, number("batch_norm", "eps", eps)),)
-    return _norm("batch_norm", BATCH_NORM, (x, *statistics), numbers, channels, (weight, bias), shape)
+    shape = (1, -1) + (1,) * (len(extents) - 2)
+    return _norm("batch_norm", BATCH_NORM, (x, center, variance), numbers, channels, (weight, bias), shape)
 
 
 def sparse_categorical_crossentropy(

@@ -63,11 +63,10 @@ def is_tracked(value: object) -> bool:
     """Whether gradients flow through a tensor."""
     if not isinstance(value, TensorBase):
         return False
-    state = value._grad_state
+    state, storage = value._grad_state, value._storage
     if state is not None:
         return state is not DETACHED
-    storage = value._storage
-    return storage is not None and storage.history is not None
+    return storage is not None and not storage.plain and storage.history is not None
 
 
 def is_leaf(value: TensorBase) -> bool:
@@ -87,7 +86,10 @@ DETACHED: Final = object()  # the state of a handle that shares a tracked storag
 def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> None:
     """Track a computed tensor if one of its sources is."""
     for source in sources:
-        if is_tracked(source):
+        state, storage = getattr(source, "_grad_state", None), getattr(source, "_storage", None)  # of a number: none
+        if state is not None or (storage is not None and not storage.plain):
+            if not is_tracked(source):
+                continue
             if not _enabled.get():
                 made._node = ops.detach(node)
             elif node.dtype.is_float:

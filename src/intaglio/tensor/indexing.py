@@ -342,6 +342,8 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
     Raises: ShapeError if it does not broadcast.
     """
     own = node.shape
+    if own == shape:
+        return node
     while len(own) > len(shape) and own[0] == 1:
         own = own[1:]
     if own != node.shape:
@@ -356,12 +358,16 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
 def setitem(self: Tensor, index: object, value: Any) -> None:
     """Write through a view, through arrays of positions, or where a mask holds."""
     value = plain(value)
+    storage, view = self._place()
+    found = _basic(view, index)
+    if found is not None:
+        write_view(self, self._share(storage, found), value)
+        return
     mask = _mask_of(self, index)
     if mask is not None and (is_number(value) or (is_tensor(value) and value.numel() == 1)):
         _masked(self, mask, value)
         return
     parsed = parse(self, index)
-    storage, _ = self._place()
     if not parsed.arrays:
         write_view(self, self._share(storage, parsed.view), value)
         return

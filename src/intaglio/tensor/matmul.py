@@ -40,12 +40,12 @@ def matmul(self: Tensor, other: Any) -> Tensor:
 
 def _product(name: str, self: Tensor, other: Any) -> Tensor:
     """A matrix product, for a named op."""
-    other = tensor_of(name, self, other)
-    check_device(name, self, other)
+    if other.__class__ is not self.__class__:
+        other = tensor_of(name, self, other)
+    if other._device != self._device:
+        check_device(name, self, other)
     x, y = self._value(), other._value()
     left, right = x.shape, y.shape
-    if not left or not right:
-        raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
     dtype = x.dtype
     if dtype is not y.dtype:
         dtype = promote(dtype, y.dtype)
@@ -54,6 +54,8 @@ def _product(name: str, self: Tensor, other: Any) -> Tensor:
         raise DTypeError(f"{name}: {dtype.name} cannot be summed. Cast it first?")
     if len(left) == len(right) == 2 and left[1] == right[0]:
         return self._make(make(MATMUL, x, y), self, other)
+    if not left or not right:
+        raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
     vector_x, vector_y = len(left) == 1, len(right) == 1
     if vector_x:
         x = reshape(x, (1, *left))

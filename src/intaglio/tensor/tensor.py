@@ -145,15 +145,18 @@ class Tensor(TensorBase):
 
     def _check_write(self, storage: Storage, *sources: Any) -> None:
         """Raise where a write is not allowed."""
-        gradients.check_write(self, storage)
+        if Tracking.begun:
+            gradients.check_write(self, storage)
 
     def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
         """Note a write for gradients."""
-        gradients.written(self, storage, view, node, (), sources)
+        if Tracking.begun:
+            gradients.written(self, storage, view, node, (), sources)
 
     def _written_at(self, storage: Storage, view: View, indices: tuple[Node, ...], node: Node, *sources: Any) -> None:
         """Note a write at computed positions for gradients."""
-        gradients.written(self, storage, view, node, indices, sources)
+        if Tracking.begun:
+            gradients.written(self, storage, view, node, indices, sources)
 
     def _is_followed(self, storage: Storage) -> bool:
         return storage.history is not None and not storage.pinned and gradients.follows(self)

@@ -15,7 +15,20 @@ from intaglio.ir.verify import verify
 from intaglio.ir.view import View
 from intaglio.lower.kernel import lower
 from intaglio.ops.elementwise import add, exp, lt, mul
-from intaglio.ops.loop import END_IF, END_LOOP, Carried, Final, If, Interleave, Linear, Loop, Shuffle, sink, store
+from intaglio.ops.loop import (
+    END_IF,
+    END_LOOP,
+    PREFETCH,
+    Carried,
+    Final,
+    If,
+    Interleave,
+    Linear,
+    Loop,
+    Shuffle,
+    sink,
+    store,
+)
 from intaglio.ops.memory import Arg, BufferRef, Param, buffer, const, iota, load, window
 from intaglio.ops.movement import expand, pad, reshape
 from intaglio.ops.reduce import Across, reduce
@@ -122,6 +135,11 @@ def damaged() -> dict[str, tuple[Callable[[], Node], str]]:
         ),
         "scalar mask": (lambda: linear(store(Q, whole(0), ZERO, const(dtypes.bool, True))), r"the mask is bool\[\]"),
         "store through a value": (lambda: linear(store(ZERO, whole(0), ZERO)), "must go through a param or local"),
+        "prefetch of a value": (
+            lambda: linear(make(PREFETCH, P, whole(0), ZERO)),
+            "a prefetch takes a pointer and an index",
+        ),
+        "prefetch of lanes": (lambda: linear(lanes, make(PREFETCH, P, lanes)), r"the index is int64\[4\]"),
         "lanes": (lambda: linear(three, make(Across("sum"), three)), r"across takes a vector of 2 \*\* k lanes"),
         "lanes in turn": (lambda: linear(three, make(Interleave(True), three, three)), r"two vectors of 2 \* k lanes"),
         "lanes by number": (lambda: linear(three, make(Shuffle((0, 6)), three, three)), "lanes of two alike vectors"),

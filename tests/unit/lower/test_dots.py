@@ -7,9 +7,12 @@ from array import array
 import numpy as np
 import pytest
 
+from intaglio.core.dtypes import dtypes
+from intaglio.core.target import Target
+from intaglio.lower.dots import COLUMNS
 from intaglio.lower.kernel import lower
-from intaglio.ops.elementwise import add, mul
-from intaglio.ops.loop import sink
+from intaglio.ops.elementwise import add, cast, mul
+from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Load
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import reduce
@@ -52,3 +55,22 @@ def test_threads_change_no_bit(rows: int) -> None:
         np.testing.assert_allclose(out, a.astype(np.float64) @ b.T, atol=1e-4)
         results.append(out.tobytes())
     assert len(set(results)) == 1
+
+
+def test_the_next_columns_are_asked_for_ahead() -> None:
+    def lines(matrix: np.ndarray, rows: int, level2: int) -> int:
+        """How many lines the innermost loop asks for, before there is a rest of columns."""
+        columns, depth = matrix.shape
+        k = Operands()
+        shape = (rows, columns, depth)
+        left = expand(reshape(k.read(numbers((rows, depth))), (rows, 1, depth)), shape)
+        right = expand(reshape(cast(k.read(matrix), dtypes.float32), (1, columns, depth)), shape)
+        store = k.write(np.zeros((rows, columns), np.float32), reduce("sum", mul(left, right), (2,)))
+        lowered = lower(sink(store), Target(vector_bytes=64, level2=level2))
+        return sum(isinstance(n.op, Prefetch) for n in lowered.linear.src)
+
+    wide, narrow = np.zeros((64, 512), np.float32), np.zeros((64, 512), np.uint8)
+    assert lines(wide, 1, level2=1 << 16) == COLUMNS
+    assert lines(wide, 1, level2=wide.nbytes) == 0  # it may be there already
+    assert lines(wide, 4, level2=wide.nbytes) == COLUMNS
+    assert lines(narrow, 1, level2=wide.nbytes) == COLUMNS

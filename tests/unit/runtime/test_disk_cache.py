@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,6 +27,20 @@ def test_what_is_put_is_got(tmp_path: Path) -> None:
     cache.clear()
     assert cache.get("a") is None
     cache.close()
+
+
+def test_making_the_file_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        connection.set_trace_callback(said.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    DiskCache(tmp_path, 1 << 20).close()
+    assert said[0] == "pragma synchronous=off"
 
 
 def test_a_damaged_file_is_rebuilt(tmp_path: Path) -> None:

@@ -1,0 +1,114 @@
+"""Tables: every chunk of every kernel is run once, what is not independent in order, with any number of threads."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import threading
+from array import array
+from itertools import pairwise
+
+import pytest
+
+from intaglio.core.trace import GlobalCounters
+from intaglio.runtime.compiler import Compiler
+from intaglio.runtime.launch import PIECE, Row, Table
+from intaglio.runtime.pool import SIGNATURE
+
+COMPILER = Compiler(lambda: None)
+
+
+class Noted:
+    """Kernels that note when which of their chunks is run: each reads its number from its only argument."""
+
+    def __init__(self, chunks: list[int], costs: list[int]) -> None:
+        self.events: list[tuple[int, int, int]] = []  # kernel, chunks from and to before
+        self.kernel = SIGNATURE(self._note)
+        self.address = ctypes.cast(self.kernel, ctypes.c_void_p).value or 0
+        self.rows = [Row(self.address, k, n, cost) for k, (n, cost) in enumerate(zip(chunks, costs, strict=True))]
+        self.slots = array("Q", range(len(chunks)))
+        self._lock = threading.Lock()
+
+    def _note(self, slots: int, begin: int, end: int) -> None:
+        number = ctypes.c_uint64.from_address(slots).value
+        with self._lock:
+            self.events.append((number, begin, end))
+
+    def run(self, waves: list[list[list[int]]], threads: int) -> list[tuple[int, int, int]]:
+        """What happened, in order."""
+        self.events.clear()
+        Table(COMPILER, self.rows, waves).run(self.slots, threads, 0, len(self.rows))
+        return self.events
+
+
+def each(numbers: range) -> list[list[int]]:
+    """Each kernel as a chain."""
+    return [[number] for number in numbers]
+
+
+def chains_of(draw: random.Random, numbers: range) -> list[list[int]]:
+    """Neighbours in some chains."""
+    chains: dict[int, list[int]] = {}
+    for number in numbers:
+        chains.setdefault(draw.randrange(6), []).append(number)
+    return [*chains.values()]
+
+
+def test_each_chunk_runs_once_and_waves_end_before_what_follows(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(30):
+        count = draw.randrange(1, 40)
+        chunks = [draw.choice([1, 1, 1, 2, 7]) for _ in range(count)]
+        noted = Noted(chunks, [draw.choice([1, PIECE // 3, PIECE, 50 * PIECE]) for _ in range(count)])
+        cuts = sorted(draw.sample(range(count + 1), min(count, 2 * draw.randrange(4))))
+        waves = [chains_of(draw, range(a, b)) for a, b in zip(cuts[::2], cuts[1::2], strict=False) if b - a > 1]
+        step = {k: wave[0][0] for wave in waves for chain in wave for k in chain}
+        events = noted.run(waves, draw.choice([1, 2, 3]))
+        ran = sorted((number, chunk) for number, begin, end in events for chunk in range(begin, end))
+        assert ran == [(number, chunk) for number, n in enumerate(chunks) for chunk in range(n)]
+        order = [step.get(number, number) for number, _, _ in events]
+        assert order == sorted(order)
+        place = {number: k for k, (number, _, _) in enumerate(events)}
+        for chain in [chain for wave in waves for chain in wave]:
+            assert chain == sorted(chain, key=place.__getitem__)
+
+
+def test_one_thread_makes_one_call_for_each_kernel_in_order() -> None:
+    noted = Noted([1, 4, 1, 1, 9], [PIECE] * 5)
+    expected = [(k, 0, n) for k, n in enumerate((1, 4, 1, 1, 9))]
+    assert noted.run([each(range(3))], 1) == expected
+
+
+@pytest.mark.parametrize("first", range(5))
+def test_a_part_of_a_table_runs_alone(first: int) -> None:
+    noted = Noted([1] * 5, [PIECE] * 5)
+    table = Table(COMPILER, noted.rows, [each(range(5))])
+    GlobalCounters.reset()
+    table.run(noted.slots, 2, first, 5)
+    assert [number for number, _, _ in noted.events] == list(range(first, 5)) or first == 0
+    assert GlobalCounters.wave_count == (first == 0)
+
+
+def test_small_kernels_go_together_and_the_last_large_one_is_cut() -> None:
+    noted = Noted([8, 8, 8, *[1] * 64], [80 * PIECE] * 3 + [PIECE // 16] * 64)
+    events = noted.run([each(range(67))], 2)
+    calls = [sum(number == k for number, _, _ in events) for k in range(3)]
+    assert calls == [1, 1, 8]
+    small = [number for number, _, _ in events if number >= 3]
+    assert sorted(small) == list(range(3, 67))
+    alone = Noted([8, 1], [80 * PIECE, 79 * PIECE]).run([each(range(2))], 3)
+    assert [sum(number == k for number, _, _ in alone) for k in range(2)] == [8, 1]
+
+
+def test_waves_are_counted_where_threads_share_them() -> None:
+    noted = Noted([1] * 6, [PIECE] * 6)
+    table = Table(COMPILER, noted.rows, [each(range(3)), each(range(3, 6))])
+    for threads, count in ((1, 0), (2, 2), (3, 4)):
+        GlobalCounters.reset() if threads == 1 else None
+        table.run(noted.slots, threads, 0, 6)
+        assert GlobalCounters.wave_count == count
+    tiny = Noted([1] * 6, [1] * 6)
+    GlobalCounters.reset()
+    tiny.run([each(range(6))], 2)
+    assert GlobalCounters.wave_count == 0  # all together are one piece
+    assert all(a <= b for a, b in pairwise(number for number, _, _ in tiny.events))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNARY = {
-    "exp": (-1, 1), "exp2": (-1, 1), "expm1": (-1, 1), "log": (0.5, 2), "log2": (0.5, 2), "log1p": (-0.5, 1),
+    "exp": (-1, 1), "exp2": (-1, 1), "expm1": (-1, 1), "log": (0.5, 2), "log2": (0.5, 2), "log10": (0.5, 2),
+    "log1p": (-0.5, 1),
     "sin": (-2, 2), "cos": (-2, 2), "tan": (-1, 1), "asin": (-0.8, 0.8), "acos": (-0.8, 0.8), "atan": (-2, 2),
     "sinh": (-1, 1), "cosh": (-1, 1), "tanh": (-1, 1), "asinh": (-1, 1), "acosh": (1.5, 3), "atanh": (-0.8, 0.8),
     "erf": (-1, 1), "sqrt": (0.5, 2), "abs": (0.5, 2), "neg": (-1, 1), "reciprocal": (0.5, 2), "sigmoid": (-2, 2),
@@ -691,3 +692,60 @@ def test_a_computed_tensor_may_be_asked_for_gradients_and_has_them_already() -> 
     assert w.grad.tolist() == [8.0, 16.0]
     with pytest.raises(GradError, match="requires_grad: a tensor computed from one that requires grad has gradients"):
         y.requires_grad_(False)
+
+
+def test_gradients_with_respect_to_what_was_computed() -> None:
+    def found(make: Callable[[Any], Any], slopes: Callable[[Any, list[Any]], Any]) -> list[list[float]]:
+        w = make([1.0, 2.0, 3.0])
+        h, t, e = w * 2, w * 1, w[0] * 3
+        t[0] = h[1] * w[2]
+        t[1:] *= 2
+        loss = (t * t).sum() + (h[1:] * h[1:] * h[1:]).sum() + (h * e).sum()
+        return [g.tolist() for g in slopes(loss, [h, t, e, w])]
+
+    torch = pytest.importorskip("torch")
+    ours = found(lambda v: Tensor(v, requires_grad=True), lambda y, xs: y.gradient(*xs))
+    assert ours == found(lambda v: torch.tensor(v, requires_grad=True), lambda y, xs: torch.autograd.grad(y, xs))
+
+
+def test_gradients_of_gradients_flow_through_writes_and_loops() -> None:
+    def second(make: Callable[..., Any], x: Any, first: Callable[[Any, Any], Any]) -> Any:
+        t = make(6)
+        for i in range(1, 6):
+            t[i] = copied(t[i - 1]) * x[0] + x[1] * x[2]
+        g = first((t * t * t).sum(), x)
+        (g * g).sum().backward()
+        return x.grad.tolist()
+
+    torch = pytest.importorskip("torch")
+    ours = second(
+        Tensor.zeros, Tensor([0.5, 1.0, 2.0], requires_grad=True), lambda y, x: y.gradient(x, create_graph=True)[0]
+    )
+    theirs = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
+    assert ours == pytest.approx(
+        second(torch.zeros, theirs, lambda y, x: torch.autograd.grad(y, x, create_graph=True)[0]), rel=1e-5
+    )
+
+
+def test_backward_leaves_gradients_that_have_gradients_where_asked() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    t = x * 1
+    t[0] = x[1] * x[0]
+    (t * t).sum().backward(create_graph=True)
+    g = x.grad
+    assert g is not None
+    assert g.requires_grad
+    x.grad = None
+    g.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [16.0, 12.0]
+    (x * x).sum().backward()
+    assert not x.grad.requires_grad
+
+
+def test_what_is_joined_with_a_tracked_nothing_is_tracked() -> None:
+    x = Tensor.zeros(0, 2, requires_grad=True)
+    joined = Tensor.ones(1, 2).cat(x)
+    assert joined.requires_grad
+    joined.sum().backward()
+    assert x.grad is None or x.grad.shape == (0, 2)

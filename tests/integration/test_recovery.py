@@ -38,7 +38,7 @@ def test_a_failing_compiler_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("intaglio.engine.realize._allocate", interrupt)
+        patch.setattr("intaglio.engine.realize._provide", interrupt)
         with pytest.raises(KeyboardInterrupt):
             t.numpy()
     expected = np.arange(37, dtype=np.int32) * 3

@@ -164,6 +164,14 @@ def test_functions_that_calculate_with_large_integers_are_right_at_every_size() 
         assert np.allclose((Tensor(y) ** Tensor(y)).numpy(), y**y)
 
 
+def test_which_value_is_used_is_no_size() -> None:
+    xs = [Tensor(np.full(3, float(k), np.float32)).realize() for k in range(8)]
+    for k in range(1, 8):
+        found = [*[x.exp() for x in xs], xs[1] * xs[k]]
+        found[0].realize(*found[1:])
+        assert found[-1].tolist() == [float(k)] * 3
+
+
 def test_a_number_of_axes_is_no_size() -> None:
     x = np.arange(3.0**6, dtype=np.float32).reshape((3,) * 6) % 7
     t = Tensor(x).realize()

@@ -100,14 +100,14 @@ def test_a_new_input_of_the_same_form_is_not_planned() -> None:
 @pytest.mark.parametrize(
     ("work", "most"),
     [
-        (lambda x, y: x * y, 92),
-        (lambda x, y: x * 2, 85),
-        (lambda x, y: x @ y, 78),
+        (lambda x, y: x * y, 85),
+        (lambda x, y: x * 2, 78),
+        (lambda x, y: x @ y, 72),
         (lambda x, y: x.reshape(4, 16).transpose(0, 1), 55),
         (lambda x, y: x[..., 1:3], 70),
-        (lambda x, y: x.layer_norm(8), 112),
-        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 155),
-        (lambda x, y: (x + 1).sum().item(), 535),
+        (lambda x, y: x.layer_norm(8), 102),
+        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 147),
+        (lambda x, y: (x + 1).sum().item(), 525),
     ],
     ids=["product of elements", "by a number", "matrix product", "two views", "slice", "norm", "attention", "a flush"],
 )
@@ -138,7 +138,7 @@ def step_in_place(x: Tensor, y: Tensor) -> None:
 def test_lines_of_a_product_among_many() -> None:
     xs, ys = matrices(120), matrices(120)
     few, many = lines(lambda: products(xs[:20], ys[:20])), lines(lambda: products(xs, ys))
-    assert (many - few) / 100 <= 135
+    assert (many - few) / 100 <= 130
 
 
 def block(x: Tensor, matrix: Tensor, vector: Tensor) -> Tensor:
@@ -170,4 +170,4 @@ def test_layers_of_a_model_are_few_nodes_and_one_walk() -> None:
     y.realize()
     assert (GlobalCounters.plan_count, GlobalCounters.compile_count, GlobalCounters.launch_count) == (0, 0, 1)
     few, many = lines(lambda: model(2).realize()), lines(lambda: model(12).realize())
-    assert (many - few) / 10 <= 2600
+    assert (many - few) / 10 <= 2400

@@ -339,8 +339,10 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
         separate = apart(nominal)
         try:
             program, refs = stand_in(nominal)
-        except IntaglioError:
-            continue  # a value does not exist at that size: it reaches past what it is cut from, say
+        except (IntaglioError, IndexError):
+            # A value does not exist at that size: it reaches past what it is cut from, say. Or what varies is no size,
+            # but which value another is computed from.
+            continue
         template = _template(program, refs, nominal=True)
         return [_Sized(template, found, separate, template.least)]
     return []

@@ -43,7 +43,7 @@ def pull(node: Node, ct: Node) -> Cotangents:
             own = op.pulled_back(ct, *node.src)
             if own is not None:
                 return [None if g is None else _fit(g, s) for g, s in zip(own, node.src, strict=True)]
-            inside = pull_back(op.written_out(*node.src), ct, leaves=frozenset(node.src))
+            inside = pull_back(op.differentiable(*node.src), ct, leaves=frozenset(node.src))
             return [inside.pop(s, None) for s in node.src]  # to each once, where one is given twice
         case Window(view=view):
             x = node.src[0]
@@ -126,7 +126,26 @@ def _pull_put(node: Node, combine: str, ct: Node) -> Cotangents:
         safe = ops.maximum(count, const(ct.dtype, 1))
         shared = ops.div(ct, safe)
         return [ops.mul(shared, hit_base), ops.mul(take(shared, *indices), hit), *rest]
-    raise GradError("scatter: the gradient of a product by scatter is not defined here. Use gather and prod instead?")
+    if combine == "mul":
+        return _pull_product(node, ct)
+    raise GradError(f"scatter: by {combine} there is no gradient.")
+
+
+def _pull_product(node: Node, ct: Node) -> Cotangents:
+    """To each factor of a place the product of the others: of all by this one; if only this one is 0, of the rest."""
+    base, values, *indices = node.src
+    none, one = const(ct.dtype, 0), const(ct.dtype, 1)
+    zeros = [ops.eq(x, none) for x in (base, values)]
+    count = put("add", *(ops.cast(zero, ct.dtype) for zero in zeros), *indices)
+    safe = [ops.where(zero, one, x) for zero, x in zip(zeros, (base, values), strict=True)]
+    rest = put("mul", *safe, *indices)
+
+    def part(x: Node, zero: Node, *at: Node) -> Node:
+        slope, out, many, others = (take(n, *at) if at else n for n in (ct, node, count, rest))
+        only = ops.where(ops.and_(zero, ops.eq(many, one)), others, none)
+        return ops.mul(slope, ops.where(ops.eq(many, none), ops.div(out, x), only))
+
+    return [part(safe[0], zeros[0]), part(safe[1], zeros[1], *indices), *([None] * len(indices))]
 
 
 def spread(view: View, ct: Node, size: int) -> Node:

@@ -17,6 +17,7 @@ from intaglio.ir.rewrite import rewrite
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.blocks import Blocks, Member, Sheets, block_rows, written_over
 from intaglio.lower.choice import MODEL, Choice, Decisions
+from intaglio.lower.columns import Kept, by_reductions, rows_below
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.emit import STRIDED, Emitter, usual
 from intaglio.lower.index import Index, number
@@ -31,7 +32,7 @@ from intaglio.lower.scans import Running
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.slabs import Slabs, is_slabbed
 from intaglio.lower.sliding import sliding
-from intaglio.lower.stream import Stream, streamed
+from intaglio.lower.stream import all_streamed
 from intaglio.lower.words import Words, in_words
 from intaglio.ops.elementwise import Elementwise, add, and_, cast, eq, ge, lt, minimum, or_, shl
 from intaglio.ops.loop import Block, For, Linear, Range, Rows, Sink, Store, StoreAt, Switch
@@ -56,6 +57,7 @@ TILE: Final = 16  # elements of a line of memory: the height of a transposition'
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
+COLUMNS: Final = 4  # vectors at once where columns are reduced, and read again: some of a line's neighbours
 VECTORS: Final = (1, 2, 4, 8, 16)  # as many may be tried
 SHORT: Final = 24  # nodes of an expression of which as many vectors are computed at once as registers hold
 LONG: Final = 60  # nodes from which an expression is computed for one vector at a time, as it is soon compiled
@@ -439,7 +441,9 @@ class _Kernel:
             self.emitter.bit(r)
             self.emitter.bound[r] = Binding(len(self.emitter.frames) - 1, number(0))
         if part is None:
-            self._nest(places, ranges, split=split)
+            apart = by_reductions(self.emitter, places, ranges)
+            for some, around in apart:
+                self._nest(some, around, split=split and len(apart) == 1)
         else:
             self._part(places, ranges, part)
         for r in ones:
@@ -499,6 +503,10 @@ class _Kernel:
             return
         self.decide.begin()
         v = self._vector_range(places, ranges)
+        rows = rows_below(self.emitter, places, ranges, v) if v is not None else []
+        if v is not None and rows:
+            self._columns(places, [r for r in ranges if r is not v and r not in rows], v, rows, split=split)
+            return
         row: Node | None = None
         alone = len(places) == 1 and not self.index.sized
         if v is None and alone and self.target.vector_bytes:
@@ -514,9 +522,10 @@ class _Kernel:
         if words is not None and words.is_exact:
             words.run(ranges)
             return
-        fold = streamed(self.loops, places[0], v, row) if v is not None and alone else None
-        if v is not None and fold is not None and self.decide.of("stream", 1, (0,)):
-            Stream(self.loops, self.axes, places[0], fold, v, row).run(sheets, split=split)
+        taken = all_streamed(self.loops, self.axes, places, ranges, v) if v is not None and not self.index.sized else []
+        for stream in taken:
+            stream.run(ranges, split=split)
+        if taken:
             return
         slabbed = v is not None and row is not None and is_slabbed(self.loops, places[0], row, v)
         if v is not None and row is not None and slabbed and self.decide.of("slabs", 1, (0,)):
@@ -582,9 +591,42 @@ class _Kernel:
         else:
             self.loops.nest(outer, innermost)
 
+    def _columns(self, places: list[Place], outer: list[Node], v: Node, rows: list[Node], *, split: bool) -> None:
+        """The loops of stores that also reduce down columns: some of those at a time, and inside them the rows."""
+        work = math.prod(self.loops.extent(r) for r in (*outer, v, *rows))
+        self._pass_caches(places, work)
+        lanes = self._lanes(places)
+        unroll = self.decide.of("vectors", COLUMNS, VECTORS)
+        kept = None if self.index.sized else Kept(self.loops, self.axes, rows, v, lanes * unroll)
+
+        def down(instances: list[Instance], _: int) -> None:
+            def stores(places: list[Place]) -> None:
+                def run(_: Node, carried: list[Node]) -> list[Node]:
+                    if kept is not None:
+                        kept.ask(instances)
+                    self._finish(places, instances, lanes)
+                    return carried
+
+                self.loops.nest(rows, run)
+
+            if kept is None:
+                stores(places)
+            else:
+                kept.write(places, stores)
+
+        def across(_: Node, carried: list[Node]) -> list[Node]:
+            self.loops.vectors(v, lanes, unroll, down)
+            return carried
+
+        if split and work >= 2 * CHUNK and self.target.threads > 1:
+            first = outer[0] if outer else v
+            self._split(first, self.loops.extent(first), work, outer, v, lanes, unroll, across, down)
+        else:
+            self.loops.nest(outer, across)
+
     def _pass_caches(self, places: list[Place], size: int) -> None:
-        """Have large results that the kernel does nothing else with written past the caches."""
-        for place in places:
+        """Have large results that the kernel does nothing else with written past the caches; not those of any size."""
+        for place in places if not self.index.varies(size) else ():
             op = place.pointer.op
             if isinstance(op, Param) and op.group in self.alone and size * op.of.itemsize >= self.target.far:
                 self.past.add(op.slot)

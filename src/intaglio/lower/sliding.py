@@ -277,7 +277,7 @@ def _image(loops: Loops, axes: itertools.count[int], fold: Node, row: Node, line
     if len(own) != 1 or isinstance(own[0].op, (Load, Cast)) or emitter.mask(own[0]) & emitter.bit(row):
         return None
     (factor,) = own
-    nodes = toposort((factor,), enter=lambda n: n.dtype is not dtypes.int64)
+    nodes = toposort((factor,), enter=lambda n: n.dtype is not dtypes.int64 or isinstance(n.op, Load))
     if factor.dtype is dtypes.int64 or any(isinstance(n.op, Load) and n.op.epoch for n in nodes):
         return None
     forms = [index.affine(n)[1] for n in nodes if n.dtype is dtypes.int64 and not isinstance(n.op, Load)]

@@ -15,6 +15,7 @@ from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
+from intaglio.lower.product import row_range
 from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_of
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
 FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
 COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
+TOGETHER: Final = 4  # stores of one kernel at most: the results of each lie in scratch, which lies on the stack
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
@@ -79,12 +81,18 @@ class Stream:
         (value,) = substitute((place.value,), {fold: load(self.sums[0], self.index)})
         self.place: Final = Place(place.pointer, place.index, value)
 
-    def run(self, outer: list[Node], *, split: bool) -> None:
-        """Write the loops: blocks of columns, and in each all rows; `split`: threads share the blocks."""
+    def run(self, ranges: list[Node], *, split: bool) -> None:
+        """Write the loops over all ranges of the store: blocks of columns, and in each all rows.
+
+        Args:
+            ranges: Those of the store, the columns' and the rows' among them.
+            split: Whether threads share the blocks.
+        """
+        outer = [r for r in ranges if r is not self.column and r is not self.row]
         extent = self.loops.extent(self.column)
         start, stop = number(0), number(extent)
         if split and self.emitter.target.threads > 1:
-            start, stop = self.loops.chunk_of(extent, self._share(extent))
+            start, stop = self.loops.chunk_of(extent, self.share)
 
         def blocks(_: Node, carried: list[Node]) -> list[Node]:
             self.emitter.bit(self.block)
@@ -104,8 +112,10 @@ class Stream:
 
         self.loops.nest(outer, blocks)
 
-    def _share(self, extent: int) -> int:
+    @property
+    def share(self) -> int:
         """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
+        extent = self.loops.extent(self.column)
         size, threads = extent * self.sums[0].dtype.itemsize, self.emitter.target.threads
         chunks = max(1, min(CHUNKS, size // PAGE), min(threads, 2 * size // PIECE))
         chunks -= chunks % threads if chunks > threads else 0
@@ -235,7 +245,6 @@ def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) 
     body, *rows = fold.src
     if not rows or (row is not None and loops.extent(row) > _most(loops, body, column)):
         return None
-    size = math.prod(loops.extent(r) for r in (column, *rows)) * fold.dtype.itemsize
     known = [n for n in walk((body,)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
     across = [n for n in known if any(emitter.mask(n) & emitter.bit(r) for r in rows)]
     steps = {n: emitter.index.affine(n.src[1])[1] for n in known}
@@ -243,7 +252,38 @@ def streamed(loops: Loops, place: Place, column: Node, row: Node | None = None) 
     by_rows = all(steps[n].get(rows[-1], 0) >= far for n in across)
     together = all(steps[n].get(column) == 1 for n in known)
     near = emitter.target.level1 if row is None else emitter.target.level2 // 2
-    return fold if across and by_rows and together and size > near else None
+    return fold if across and by_rows and together and _size(loops, fold, column) > near else None
+
+
+def all_streamed(
+    loops: Loops, axes: itertools.count[int], places: list[Place], ranges: list[Node], column: Node
+) -> list[Stream]:
+    """Stores of one shape, all of which are taken row by row, one after the other, in equal chunks of columns; or none.
+
+    Those that read one matrix, of which the second cache holds a part, share their loops instead: it comes from there.
+    """
+    emitter = loops.emitter
+    found: list[tuple[Place, Node, Node | None]] = []
+    pointers: list[Node] = []
+    for place in places:
+        row = row_range(loops, place.value, ranges, column)
+        fold = streamed(loops, place, column, row)
+        if fold is None:
+            return []
+        loads = [n for n in walk((fold.src[0],)) if isinstance(n.op, Load) and emitter.mask(n) & emitter.bit(column)]
+        pointers += {n.src[0] for n in loads}
+        found.append((place, fold, row))
+    shared = len({*pointers}) < len(pointers)
+    near = shared and all(_size(loops, fold, column) <= 2 * emitter.target.level2 for _, fold, _ in found)
+    if near or len(found) > TOGETHER or not loops.decide.of("stream", 1, (0,)):
+        return []
+    streams = [Stream(loops, axes, place, fold, column, row) for place, fold, row in found]
+    return streams if len({(stream.unit, stream.sums[0].dtype) for stream in streams}) == 1 else []
+
+
+def _size(loops: Loops, fold: Node, column: Node) -> int:
+    """The bytes of all that a fold takes for the columns of a range."""
+    return math.prod(loops.extent(r) for r in (column, *fold.src[1:])) * fold.dtype.itemsize
 
 
 def _most(loops: Loops, body: Node, column: Node) -> int:

@@ -127,6 +127,7 @@ def tan(x: Node) -> Node:
 def _tangent(turns: Node, r: Node, over: Node) -> Node:
     """The tangent of some quarter turns and r - over: that of the rest, or -1 by it, what it lost counted in."""
     q = mul(r, r)
+    over = fma(over, fma(q, q, q), over)  # times the slope, 1 + tan(r) ** 2, which is 2 at the end
     more = sub(mul(mul(r, q), series(TANGENT[r.dtype], q)), over)
     even = add(r, more)
     lost = add(sub(r, even), more)

@@ -1,8 +1,4 @@
-"""Composite ops: one node where programs are built, that stands for a graph of other ops.
-
-The graph is written out where a program is planned (once for all programs of one structure), pulled back, or made the
-body of a loop. So it costs a tensor's program one node, and the stages after know nothing of it.
-"""
+"""Products and operands of two shapes as composite ops, and what writes all composite ops out."""
 
 from __future__ import annotations
 
@@ -12,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, Result, make, rebuild, toposort
+from intaglio.ir.composite import Composite
+from intaglio.ir.node import Node, Result, make, rebuild, toposort
 from intaglio.ops import elementwise as ops
 from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.ops.reduce import reduce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from intaglio.ir.node import Shape
 
@@ -28,17 +25,6 @@ WIDE: Final = {  # dtype: what its products are added in
     dtypes.int8: dtypes.int32,
     dtypes.uint8: dtypes.int32,
 }
-
-
-class Composite(Op):
-    """An op that stands for a graph."""
-
-    # The graph over the op's inputs, without composite ops. Each op takes its own inputs.
-    written_out: ClassVar[Callable[..., Node]]
-
-    def pulled_back(self, ct: Node, *src: Node) -> list[Node | None] | None:
-        """The cotangents of the inputs, up to repetitions; None where the graph is to be pulled back."""
-        return None
 
 
 class Matmul(Composite):

@@ -621,6 +621,16 @@ class Log2(_Function):
         return (div(ct, mul(x, const(x.dtype, math.log(2)))),)
 
 
+class Log10(_Function):
+    """The logarithm to base 10."""
+
+    name: ClassVar[str] = "log10"
+    of = staticmethod(_log(math.log10))
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> Gradients:
+        return (div(ct, mul(x, const(x.dtype, math.log(10)))),)
+
+
 def _log1p(x: float) -> float:
     """log(1 + x) with its edge at -1."""
     return -math.inf if x == -1 else math.log1p(x)
@@ -840,7 +850,8 @@ ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
 RARELY, LDEXP, MUL_LOW = Rarely(), Ldexp(), MulLow()
-EXP, EXP2, EXPM1, LOG, LOG2, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log1p()
+EXP, EXP2, EXPM1 = Exp(), Exp2(), Expm1()
+LOG, LOG2, LOG10, LOG1P = Log(), Log2(), Log10(), Log1p()
 SIN, COS, TAN, ASIN, ACOS, ATAN = Sin(), Cos(), Tan(), Asin(), Acos(), Atan()
 SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF = Sinh(), Cosh(), Tanh(), Asinh(), Acosh(), Atanh(), Erf()
 POW, ATAN2 = Pow(), Atan2()
@@ -1062,6 +1073,7 @@ def power(x: Node, y: Node) -> Node:
 
 
 def sign(x: Node) -> Node:
-    """-1, 0 or 1 by the sign of x; NaN stays."""
+    """-1, 0 or 1 by the sign of x, of -0 as of 0; NaN stays."""
     none = const(x.dtype, 0)
-    return where(gt(x, none), const(x.dtype, 1), where(lt(x, none), const(x.dtype, -1), x))
+    rest = add(x, none) if x.dtype.is_float else x
+    return where(gt(x, none), const(x.dtype, 1), where(lt(x, none), const(x.dtype, -1), rest))

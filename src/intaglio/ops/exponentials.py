@@ -1,6 +1,6 @@
 """Exponentials and what is made of them, in float32 and float64.
 
-Coefficients are minimax fits on the reduced ranges. Errors in ulp of float32 and float64: exp 0.9 and 0.9, exp2 0.9
+Coefficients are minimax fits on the reduced ranges. Errors in ulp of float32 and float64: exp 0.9 and 0.96, exp2 0.9
 and 0.95, expm1 1.5 and 1.2, sinh 1.5 and 1.65, cosh 1.9 and 1.5, tanh 1.4 and 1.5.
 """
 
@@ -94,7 +94,11 @@ def bounded_exp(x: Node) -> Node:
 
 
 def _exp_of_rest(t: Node, of: int = 1) -> Node:
-    """e ** (of t), for |of t| <= log(2) / 2 and a power of two `of`."""
+    """e ** (of t), for |of t| <= log(2) / 2 and a power of two `of`.
+
+    Of float64, the error is at most 0.951 ulp, near t = -0.337: 1/2 of the result, 0.17 of 1 + t ..., by which t is
+    multiplied, 0.18 of t itself, 0.03 of the polynomial's sums and 0.07 of its coefficients.
+    """
     coefficients = EXP[t.dtype]
     scaled = [c * float(of) ** (len(coefficients) + 1 - k) for k, c in enumerate(coefficients)]
     return fma(fma(series(scaled, t), t, like(t, float(of))), t, like(t, 1.0))

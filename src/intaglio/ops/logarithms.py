@@ -1,6 +1,6 @@
 """Logarithms of float32 and what is made of them: single precision, and powers in double precision, rounded once.
 
-Errors in ulp: log 0.9, log1p 1.5, atanh 1.3; log2, pow, asinh and acosh 0.501.
+Errors in ulp: log 0.9, log1p 1.5, atanh 1.3; log2, log10, pow, asinh and acosh 0.501.
 """
 
 from __future__ import annotations
@@ -119,6 +119,12 @@ def log(x: Node) -> Node:
 def log2(x: Node) -> Node:
     """The logarithm to base 2, in double precision, to which no float32 is denormal."""
     found = cast(_log2_of_double(cast(x, f64)), f32)
+    return with_edges(x, found, found)
+
+
+def log10(x: Node) -> Node:
+    """The logarithm to base 10, by that to base 2."""
+    found = cast(mul(_log2_of_double(cast(x, f64)), double(math.log10(2))), f32)
     return with_edges(x, found, found)
 
 

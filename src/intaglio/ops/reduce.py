@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
+from intaglio.ir.composite import Composite
 from intaglio.ir.node import Node, Op, Result, make
-from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, and_, cast, div, eq, mul, where
+from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, add, and_, cast, div, eq, mul, where
 from intaglio.ops.memory import const, iota, put
-from intaglio.ops.movement import expand, flip, reshape
+from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
 
 if TYPE_CHECKING:
     from intaglio.ops.elementwise import Binary, Number
@@ -61,7 +63,7 @@ class Sum(Combine):
 
     def scan_vjp(self, ct: Node, out: Node, x: Node, axis: int) -> Node:
         """Each element goes into all sums from its own on."""
-        return flip(scan("sum", flip(ct, (axis,)), axis), (axis,))
+        return _sums_from(ct, axis)
 
 
 class Product(Combine):
@@ -73,17 +75,12 @@ class Product(Combine):
         return const(dtype, 1)
 
     def reduce_vjp(self, ct: Node, out: Node, x: Node, axes: tuple[int, ...]) -> Node:
-        """The product of the others: that of all by this one, if none is 0; if only this one is 0, that of the rest."""
-        none, one = const(x.dtype, 0), const(x.dtype, 1)
-        zero = eq(x, none)
-        zeros = repeated(reduce("sum", cast(zero, x.dtype), axes), x, axes)
-        rest = repeated(reduce("prod", where(zero, one, x), axes), x, axes)
-        others = where(eq(zeros, none), div(out, where(zero, one, x)), where(and_(zero, eq(zeros, one)), rest, none))
-        return mul(ct, others)
+        """The product of the others."""
+        return mul(ct, make(Others(axes), x))
 
     def scan_vjp(self, ct: Node, out: Node, x: Node, axis: int) -> Node:
-        """As of a sum, of products without this one: NaN where it is 0."""
-        return div(SUM.scan_vjp(mul(ct, out), out, x, axis), x)
+        """The sum of what the products from this one on get, each without this one."""
+        return make(RunningOthers(axis), x, ct)
 
 
 class Extreme(Combine):
@@ -162,6 +159,75 @@ class Scan(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Others(Composite):
+    """The product of all others along some axes, for each element."""
+
+    axes: tuple[int, ...]
+    name: ClassVar[str] = "others"
+
+    def infer(self, x: Node) -> Result:
+        """As the operand."""
+        return x.dtype, x.shape
+
+    def written_out(self, x: Node) -> Node:
+        """That of all by this one, if none is 0; if only this one is 0, that of the rest."""
+        none, one = const(x.dtype, 0), const(x.dtype, 1)
+        zero = eq(x, none)
+        safe = where(zero, one, x)
+        zeros = repeated(reduce("sum", cast(zero, x.dtype), self.axes), x, self.axes)
+        rest = repeated(reduce("prod", safe, self.axes), x, self.axes)
+        only = where(and_(zero, eq(zeros, one)), rest, none)
+        return where(eq(zeros, none), div(repeated(reduce("prod", x, self.axes), x, self.axes), safe), only)
+
+    def differentiable(self, *src: Node) -> Node:
+        """The product of those before by the product of those after: where some are 0, its slopes are not 0 as well."""
+        (x,) = src
+        order = (*(a for a in range(x.rank) if a not in self.axes), *self.axes)
+        last = x.rank - len(self.axes)
+        moved = permute(x, order)
+        line = reshape(moved, (*moved.shape[:last], math.prod(moved.shape[last:])))
+        after = flip(_before(flip(line, (last,)), last), (last,))
+        found = reshape(mul(_before(line, last), after), moved.shape)
+        return permute(found, tuple(order.index(a) for a in range(x.rank)))
+
+
+@dataclass(frozen=True, slots=True)
+class RunningOthers(Composite):
+    """The cotangent of what running products are of. src: (x, that of the products)."""
+
+    axis: int
+    name: ClassVar[str] = "running_others"
+
+    def infer(self, x: Node, ct: Node) -> Result:
+        """As the operand."""
+        return x.dtype, x.shape
+
+    def written_out(self, x: Node, ct: Node) -> Node:
+        """As of a sum, by this one up to the first 0; there of products without it; nothing after it."""
+        axis = self.axis
+        none, one = const(x.dtype, 0), const(x.dtype, 1)
+        zero = eq(x, none)
+        zeros = scan("sum", cast(zero, dtypes.int64), axis)
+        first = and_(zero, eq(zeros, const(dtypes.int64, 1)))
+        up_to = div(_sums_from(mul(ct, scan("prod", x, axis)), axis), where(zero, one, x))
+        without = scan("prod", where(first, one, x), axis)
+        at = _sums_from(where(eq(zeros, const(dtypes.int64, 0)), none, mul(ct, without)), axis)
+        return where(zero, where(first, at, none), up_to)
+
+    def differentiable(self, *src: Node) -> Node:
+        """The product of those before by s, where s = ct + (next x) (next s): in rounds, each over twice as many."""
+        x, ct = src
+        axis = self.axis
+        slope, total = _later(x, axis, 1), ct
+        step = 1
+        while step < x.shape[axis]:
+            total = add(total, mul(slope, _later(total, axis, step)))
+            slope = mul(slope, _later(slope, axis, step))
+            step *= 2
+        return mul(_before(x, axis), total)
+
+
+@dataclass(frozen=True, slots=True)
 class Fold(Op):
     """A reduction of a scalar expression over ranges. LOOP level. src: (value, range, ...)."""
 
@@ -237,6 +303,28 @@ def scan(kind: str, x: Node, axis: int) -> Node:
 def repeated(node: Node, x: Node, axes: tuple[int, ...]) -> Node:
     """A value of x reduced along axes, in x's shape."""
     return expand(reshape(node, tuple(1 if a in axes else n for a, n in enumerate(x.shape))), x.shape)
+
+
+def _sums_from(x: Node, axis: int) -> Node:
+    """The sum of each element and those after it."""
+    return flip(scan("sum", flip(x, (axis,)), axis), (axis,))
+
+
+def _before(x: Node, axis: int) -> Node:
+    """The product of the elements before each one."""
+    n = x.shape[axis]
+    if n < 2:
+        return expand(const(x.dtype, 1), x.shape)
+    ends = tuple((0, n - 1) if a == axis else (0, m) for a, m in enumerate(x.shape))
+    moved = pad(shrink(scan("prod", x, axis), ends), tuple((int(a == axis), 0) for a in range(x.rank)))
+    return where(eq(_places(x, axis), const(dtypes.int64, 0)), const(x.dtype, 1), moved)
+
+
+def _later(x: Node, axis: int, step: int) -> Node:
+    """The element some steps after each one, 0 past the end."""
+    n = x.shape[axis]
+    ends = tuple((min(step, n), n) if a == axis else (0, m) for a, m in enumerate(x.shape))
+    return pad(shrink(x, ends), tuple((0, min(step, n) if a == axis else 0) for a in range(x.rank)))
 
 
 def _places(x: Node, axis: int) -> Node:

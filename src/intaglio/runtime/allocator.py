@@ -48,12 +48,12 @@ class Block(Buffer):
     def __init__(self, lease: Lease, nbytes: int, give_back: Callable[[tuple[Lease, int]], None]) -> None:
         self.address = lease[1]  # as a buffer does, without its Python frame: a flush makes one for each of its results
         self.nbytes = nbytes
-        self.owner: Lease = lease
+        self.owner = lease
         self._return = give_back
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
-        self._return((self.owner, self.nbytes))
+        self._return((self.owner, self.nbytes))  # pyright: ignore[reportArgumentType] -- the lease
 
 
 class Allocator:

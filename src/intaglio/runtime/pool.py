@@ -30,6 +30,7 @@ HABITS: Final = 4 + WORKERS  # the line that says how to pass and open gates, wh
 WAIT: Final = 500  # looks at the state before a thread that waits for chunks lets another run
 YIELD: Final = 64  # looks after which an idle worker lets another run: it may share a processor with who has the work
 IDLE: Final = 2e-4  # seconds that a worker looks before it sleeps: longer than Python takes between two kernels
+LEAVE: Final = 10.0  # seconds that the end waits for workers, who leave at once if the system lets them run
 PAUSE: Final = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
 
 # The state: line 0 counts the chunks that nobody has taken, line 1 those that are done, line 2 holds the kernel
@@ -380,11 +381,11 @@ class Pool:
 
     def _close(self) -> None:
         """Let no worker be in native code when the interpreter ends and its pages go."""
-        self._busy.acquire(timeout=1)  # kept: what is run from now on is run alone
+        self._busy.acquire(timeout=LEAVE)  # kept: what is run from now on is run alone
         self._habits[3] = 1
         if self._native is not None and self._workers:
             self._native.wake(self._state, self._workers)
-        deadline = time.monotonic() + 1
+        deadline = time.monotonic() + LEAVE
         while self._inside and time.monotonic() < deadline:
             time.sleep(1e-4)
 

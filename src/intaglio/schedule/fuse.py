@@ -7,12 +7,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.node import Node, rebuild, toposort
+from intaglio.ir.node import Node, rebuild, substitute, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Elementwise, Mul
-from intaglio.ops.memory import Buffer, BufferRef, Put, Take, Window, buffer, window
-from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
+from intaglio.ops.memory import Buffer, BufferRef, Put, Window, buffer, window
+from intaglio.ops.movement import Expand, Pad, Permute, Reshape, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
+from intaglio.schedule.contexts import Contexts, is_of_same_row, loops_of
 from intaglio.schedule.costs import DEEPEST, Costs
 from intaglio.schedule.epilogue import choose_folded, ends_product, raised
 from intaglio.schedule.followers import Followers
@@ -27,6 +28,9 @@ MOST_READS: Final = 160  # arrays that a kernel reads before a value in between 
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
+MANY: Final = 8  # ops from which a value of some size that statements share is stored
+ROW: Final = 1 << 18  # elements of a row that a cache holds
+SUMS: Final = 4  # reductions of rows that need one another, in one kernel
 DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
@@ -37,8 +41,6 @@ NEAR: Final = 4  # steps of windows along memory up to which they are read in pl
 
 PANEL: Final = 32  # columns of a packed factor that lie together
 DEEP: Final = 4096  # rows of a factor up to which a product copies its columns itself, into scratch
-
-Axes = tuple[frozenset[int], ...]  # for each axis of a node, the loops of the kernel that its position depends on
 
 
 def split(statements: list[Statement], fresh: set[BufferRef]) -> list[Statement]:
@@ -139,6 +141,15 @@ def is_dot(node: Node) -> bool:
     return any(_repeated(s) & kept for s in node.src[0].src)
 
 
+def _are_of_rows(one: Node, other: Node) -> bool:
+    """Whether two values are reductions of values of one shape along the same axes, the last among them."""
+    if not isinstance(one.op, Reduce) or not isinstance(other.op, Reduce) or is_dot(one) or is_dot(other):
+        return False
+    (x,), (y,) = one.src, other.src
+    along = one.op.axes == other.op.axes and x.rank - 1 in one.op.axes
+    return along and x.shape == y.shape and x.size <= ROW * one.size
+
+
 def _repeated(node: Node) -> frozenset[int]:
     """The axes along which a value is a repetition."""
     found: set[int] = set()
@@ -203,6 +214,8 @@ class _Materialize:
         ref = BufferRef(max(node.nbytes, 1), self.device)
         self.fresh.add(ref)
         whole = View.contiguous(body.dtype, body.shape)
+        if isinstance(body.op, Reduce):
+            body = self._with_reductions(body)
         self.out.extend(split_root(Write(ref, whole, body)))
         made = window(whole, buffer(ref))
         if restore is not None:
@@ -210,13 +223,28 @@ class _Materialize:
         self.done[node] = made
         return made
 
+    def _with_reductions(self, body: Node) -> Node:
+        """A reduction along memory with those in it that the statements before compute of the same rows.
+
+        So these are one kernel: rows are read from memory once, and each reduction is computed once for a row.
+        """
+        before = itertools.takewhile(lambda s: isinstance(s, Write) and _are_of_rows(s.value, body), reversed(self.out))
+        run = [s for s in before if isinstance(s, Write) and not s.indices]
+        written = {s.ref for s in run}
+        for write in run[: len(run) % SUMS]:  # those that will be in one kernel
+            read = window(write.view, buffer(write.ref))
+            reads = {n.op.ref for n in toposort((write.value,)) if isinstance(n.op, Buffer)}
+            if written.isdisjoint(reads) and is_of_same_row(body, read):
+                (body,) = substitute((body,), {read: write.value})
+        return body
+
     def _choose(self, root: Node) -> set[Node]:
         """The nodes that get a buffer."""
         order = toposort((root,), enter=lambda n: n not in self.done or n is root)
         for node in order:
             self.followers.note(node)
         chosen = self._cut(root, order)
-        _Contexts(root, order, self.done, chosen, self.shared).run()
+        Contexts(root, order, self.done, chosen).run()
         raised(order, chosen, self._fixed(root), is_dot)
         return chosen
 
@@ -253,13 +281,19 @@ class _Materialize:
                     bound = DEEPEST if node in moved and node.size > 1 and node not in bodies else LONGEST
                     must = must or inner > bound or reads > MOST_READS
                     if node in self.shared:
-                        must = must or (inner >= 8 and node.size >= 1024) or ends_product(node, is_dot)
+                        dear = inner >= MANY and node.size >= 1024 and self._ops_of_size(node, chosen) >= MANY
+                        must = must or dear or ends_product(node, is_dot)
                 case _:
                     pass
             if must:
                 chosen.add(node)
                 costs.read(node)
         return chosen
+
+    def _ops_of_size(self, node: Node, chosen: set[Node]) -> int:
+        """How many ops of a value's own size it takes: those of its rows are done once for each row."""
+        inner = toposort((node,), enter=lambda n: n is node or (n not in self.done and n not in chosen))
+        return sum(isinstance(n.op, Elementwise) and n.size == node.size and n not in self.done for n in inner)
 
     def _by_kind(self, node: Node, order: list[Node], chosen: set[Node]) -> bool:
         """Whether a node is stored for what it is, or what it feeds; what it needs stored is chosen."""
@@ -430,6 +464,7 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, *node.op.axes))
             panels = alone and len(node.op.axes) == 1 and body.shape[column] % PANEL == 0
             deep = panels and body.shape[node.op.axes[0]] > DEEP and body.shape[kept[-2]] >= 4 * PACKED
+            deep = deep and core.dtype.itemsize < body.dtype.itemsize  # others are read in place: see `lower/slabs.py`
             deep = deep and not any(is_product(n) for s in body.src if s is not factor for n in toposort((s,)))
             far = _far(core, column) and not _turned(core, node.op.axes)
             far = far and not (_overlaps(core) and abs(_stride(core, column)) <= NEAR)
@@ -501,150 +536,6 @@ def _stride(core: Node, axis: int) -> int:
                 return math.prod(node.shape[axis_now + 1 :]) if node.src and node.shape[axis_now] > 1 else 0
         node = node.src[0]
     return 0
-
-
-Ways = dict[tuple[Axes, tuple[int, ...]], None]
-
-
-class _Contexts:
-    """How each value's position follows from the loops around it, from the root down; what would be repeated is chosen.
-
-    A way is (for each axis the loops it depends on, the loops in order). A value with a buffer starts loops of its own.
-    """
-
-    def __init__(
-        self, root: Node, order: list[Node], done: dict[Node, Node], chosen: set[Node], shared: set[Node]
-    ) -> None:
-        self.root: Final = root
-        self.order: Final = order
-        self.done: Final = done
-        self.chosen: Final = chosen
-        self.shared: Final = shared
-        self.ways: Final[dict[Node, Ways]] = {n: {} for n in order}
-        self.folds: Final[dict[tuple[Node, Axes, int], int]] = {}
-
-    def run(self) -> None:
-        """Decide for every node, users first."""
-        for node in reversed(self.order):
-            if node in self.done and node is not self.root:
-                continue
-            if node is not self.root and node not in self.chosen and self._repeats(node):
-                self.chosen.add(node)
-            if node is self.root or node in self.chosen:
-                start = tuple(frozenset((a,)) if n != 1 else frozenset() for a, n in enumerate(node.shape))
-                ways: Ways = {(start, tuple(a for a, n in enumerate(node.shape) if n != 1)): None}
-            else:
-                ways = self.ways[node]
-            for axes, loops in list(ways)[:4]:
-                for source, given, around in _inputs(node, axes, loops, self.folds):
-                    known = self.ways.get(source)
-                    if known is not None and len(known) < 4:
-                        known[given, around] = None
-
-    def _repeats(self, node: Node) -> bool:
-        """Whether a value of some cost would be computed more than once."""
-        ways = self.ways[node]
-        match node.op:
-            case Reduce():
-                return len({axes for axes, _ in ways}) > 1 or not _outermost(ways)
-            case Elementwise() as op:
-                return not op.primitive and bool(node.shape) and not _outermost(ways)
-            case _:
-                return False
-
-
-def _inputs(
-    node: Node, axes: Axes, loops: tuple[int, ...], folds: dict[tuple[Node, Axes, int], int]
-) -> list[tuple[Node, Axes, tuple[int, ...]]]:
-    """How the inputs' axes follow from the loops."""
-    nothing: frozenset[int] = frozenset()
-    match node.op:
-        case Elementwise():
-            return [(s, axes if s.shape else (), loops) for s in node.src]
-        case Permute(order=order):
-            moved = [nothing] * len(order)
-            for place, axis in enumerate(order):
-                moved[axis] = axes[place]
-            return [(node.src[0], tuple(moved), loops)]
-        case Expand():
-            (x,) = node.src
-            kept = tuple(nothing if n == 1 else a for n, a in zip(x.shape, axes, strict=True)) if x.shape else ()
-            return [(x, kept, loops)]
-        case Pad() | Shrink() | Flip():
-            return [(node.src[0], axes, loops)]
-        case Reshape():
-            return [(node.src[0], _reshaped(node.src[0].shape, node.shape, axes), loops)]
-        case Reduce(axes=along):
-            (x,) = node.src
-            inner: list[frozenset[int]] = []
-            around = list(loops)
-            free = iter(axes)
-            for a, n in enumerate(x.shape):
-                if a in along:
-                    key = (node, axes, a)
-                    own = folds.setdefault(key, 1000 + len(folds))
-                    inner.append(frozenset((own,)) if n != 1 else nothing)
-                    around += [own] if n != 1 else []
-                else:
-                    inner.append(next(free))
-            used = _union(axes)
-            around = [loop for loop in loops if loop in used] + around[len(loops) :]
-            return [(x, tuple(inner), tuple(around))]
-        case Take():
-            x, *indices = node.src
-            rank = indices[0].rank
-            lead = _union(axes[:rank])
-            given: list[tuple[Node, Axes, tuple[int, ...]]] = [(i, axes[:rank], loops) for i in indices]
-            return [*given, (x, (lead,) * len(indices) + axes[rank:], loops)]
-        case _:
-            every = _union(axes)
-            return [(s, (every,) * s.rank, loops) for s in node.src]
-
-
-def _union(axes: Axes) -> frozenset[int]:
-    """All loops that some axes depend on."""
-    total: frozenset[int] = frozenset()
-    return total.union(*axes)
-
-
-def _reshaped(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> Axes:
-    """The loops of each axis before a reshape, given those after: runs of axes of equal size depend on each other."""
-    if 0 in old:
-        every = _union(axes)
-        return (every,) * len(old)
-    result: list[frozenset[int]] = []
-    j = 0
-    i = 0
-    while i < len(old):
-        first = i
-        size = old[i]
-        i += 1
-        group: set[int] = set()
-        total = 1
-        while j < len(new) and total < size:
-            total *= new[j]
-            group |= axes[j]
-            j += 1
-        while total != size and i < len(old):
-            if size < total:
-                size *= old[i]
-                i += 1
-            else:
-                total *= new[j]
-                group |= axes[j]
-                j += 1
-        result.extend(frozenset(group) if old[k] != 1 else frozenset() for k in range(first, i))
-    return tuple(result)
-
-
-def _outermost(ways: Ways) -> bool:
-    """Whether the loops that a value's position depends on are the outermost ones around it: it is computed once."""
-    for axes, loops in ways:
-        used = _union(axes)
-        mine = tuple(loop for loop in loops if loop in used)
-        if mine != loops[: len(mine)]:
-            return False
-    return True
 
 
 def together(statements: list[Statement]) -> list[list[Statement]]:
@@ -747,7 +638,7 @@ def _joins(group: list[Statement], statement: Write, written: set[BufferRef]) ->
         and (s.ref is not statement.ref or not s.view.overlaps(statement.view))
         for s in group
     )
-    if same and not _heavy(first) and not _heavy(statement):
+    if same and loops_of(first.value) == loops_of(statement.value) and not _heavy(first) and not _heavy(statement):
         return True
     sizes = sum(s.value.size for s in group if isinstance(s, Write)) + statement.value.size
     return sizes <= LIGHT and not _heavy(first) and not _heavy(statement)

@@ -18,6 +18,8 @@ from intaglio.storage.shares import gathered
 from intaglio.storage.storage import Storage
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from intaglio.storage.shares import Share
 
 Version: TypeAlias = tuple[Storage, int]
@@ -25,24 +27,40 @@ Vertex: TypeAlias = Node | Version | Loop
 
 
 class Backward:
-    """One reverse sweep: versions, loops and values in reverse order of dependence."""
+    """One reverse sweep: versions, loops and values in reverse order of dependence.
 
-    def __init__(self, root: Node, ct: Node) -> None:
+    A `differentiable` one gives cotangents that are values of what the sweep went through. It does without storages of
+    its own, through which no gradients flow: it pulls back each turn of a loop, and each share, by itself.
+    """
+
+    def __init__(
+        self, root: Node, ct: Node, wanted: Container[Node | Storage] = (), *, differentiable: bool = False
+    ) -> None:
+        """Begin with the cotangent of the root.
+
+        Attributes:
+            found: The cotangents of the wanted values, and of the last version of each wanted storage, flat.
+        """
         self.root: Final = root
-        self.past: Final = Past(root)
+        self.wanted: Final = wanted
+        self.found: Final[dict[Node | Storage, Node]] = {}
+        self.differentiable: Final = differentiable
+        self.past: Final = Past(root, loops=not differentiable)
         self.cts: Final[dict[Node, Node]] = {root: ct}
         self.flat: Final[dict[Version, Node]] = {}  # the cotangent of a version, flat
         self.shares: Final[dict[Version, list[Share]]] = {}  # and what reads of it add to that
         self.ends: Final[dict[Loop, dict[Storage, Node]]] = {}  # those of what a loop writes, as they are after it
-        self.leaves: Final[dict[Storage, Node]] = {}  # flat
+        self.leaves: Final[dict[Storage, Node]] = {}  # their cotangents, flat
         self.used: Final[dict[Storage, None]] = {}
 
-    def run(self) -> dict[Storage, Node]:
-        """The flat cotangent of each leaf."""
+    def run(self) -> None:
+        """Find the cotangents."""
         for vertex in reversed(self._order()):
             if isinstance(vertex, Node):
                 ct = self.cts.pop(vertex, None)
                 if ct is not None:
+                    if vertex in self.wanted:
+                        self.found[vertex] = ct
                     self._pull_node(vertex, ct)
             elif isinstance(vertex, Loop):
                 ends = self.ends.pop(vertex, None)
@@ -51,11 +69,12 @@ class Backward:
             else:
                 shares = self.shares.pop(vertex, None)
                 if shares is not None:
-                    self._add_flat(vertex, gathered(vertex[0], shares))
+                    self._add_shares(vertex, shares)
                 ct = self.flat.pop(vertex, None)
                 if ct is not None:
+                    if vertex[0] in self.wanted:
+                        self.found.setdefault(vertex[0], ct)
                     self._pull_version(*vertex, ct)
-        return self.leaves
 
     # -- order
 
@@ -105,6 +124,11 @@ class Backward:
         """One more contribution to a version's cotangent."""
         known = self.flat.get(key)
         self.flat[key] = ct if known is None else ops.add(known, ct)
+
+    def _add_shares(self, key: Version, shares: list[Share]) -> None:
+        """What reads of a version give to its cotangent."""
+        for some in [[share] for share in shares] if self.differentiable else [shares]:
+            self._add_flat(key, gathered(key[0], some))
 
     def _pull_node(self, node: Node, ct: Node) -> None:
         """From a value to its inputs, or to the version that it reads."""
@@ -172,13 +196,18 @@ class Backward:
             self._add_flat((storage, loop.before[storage]), ct)
 
 
-def leaf_gradients(root: Node, ct: Node, *, retain: bool) -> dict[Storage, Node]:
-    """The flat cotangents of the leaves that a value depends on; histories are freed unless they are retained.
+def sweep_back(
+    root: Node, ct: Node, wanted: Container[Node | Storage] = (), *, retain: bool, differentiable: bool = False
+) -> Backward:
+    """A sweep from a value with its cotangent; histories are freed unless they are retained.
 
+    Args:
+        wanted: The values and storages, other than leaves, whose cotangents are to be found.
+        differentiable: Whether gradients are to flow through the cotangents.
     Raises: GradError if some op has no derivative.
     """
-    sweep = Backward(root, ct)
-    found = sweep.run()
+    sweep = Backward(root, ct, wanted, differentiable=differentiable)
+    sweep.run()
     if not retain:
         for storage in sweep.used:
             history = history_of(storage)
@@ -188,4 +217,4 @@ def leaf_gradients(root: Node, ct: Node, *, retain: bool) -> dict[Storage, Node]
                 history.records.clear()
                 history.kept.clear()
                 history.base = None
-    return found
+    return sweep

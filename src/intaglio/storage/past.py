@@ -62,9 +62,11 @@ class Past:
     Version k of a storage is what it is after k of its steps.
     """
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, *, loops: bool = True) -> None:
         """Collect the writes, then roll them.
 
+        Args:
+            loops: Whether writes that depend on one another may be one loop; else each is a step.
         Attributes:
             items: The writes that can be rolled, by number.
         """
@@ -78,6 +80,7 @@ class Past:
         self._found: Final[list[tuple[Storage, Record | Item]]] = []
         self._records: Final[dict[int, Record]] = {}  # those of rolled writes that were not rows, by number
         self._reached: Final[dict[Node, int]] = {}
+        self._loops: Final = loops
         self._collect(root)
         self._roll()
 
@@ -319,7 +322,7 @@ class Past:
                 for rolled in reroll.sequential(writes):
                     self._group(rolled)
             case reroll.Sequential(writes=writes):
-                loop = self._loop(group)
+                loop = self._loop(group) if self._loops else None
                 if loop is None:
                     for item in writes.items():
                         self._group(reroll.Single(item, "its gradient is no loop"))

@@ -19,15 +19,12 @@ from intaglio.storage.still import codes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from intaglio.ir.node import Node, Op
+    from intaglio.ir.node import Node
     from intaglio.ops.memory import BufferRef
     from intaglio.storage.journal import AnyEntry
     from intaglio.storage.storage import Storage
 
 SHALLOW: Final = 0  # what keys begin with: a walk's begins with a code, below 0
-READS: Final = {Read}
-
-_op: Final[Callable[[Node], Op]] = attrgetter("op")
 _log: Final[Callable[[Storage], list[AnyEntry]]] = attrgetter("log")
 _place: Final[Callable[[Node], object]] = attrgetter("place")
 
@@ -52,18 +49,16 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
     None where one is not, or where a read is pending.
     """
     inputs = [root.src for root in roots]
-    if not inputs[0] or inputs[0][0].op.__class__ is not Read:
-        return None  # mostly that is seen at once
     sources = [*chain.from_iterable(inputs)]
     leaves = dict.fromkeys(sources)
-    reads = [leaf.op for leaf in leaves]
-    if {*map(type, reads)} != READS or not all(inputs) or len(checks.pending):
+    reads = [op for leaf in leaves if isinstance(op := leaf.op, Read)]
+    if len(reads) < len(leaves) or not all(inputs) or len(checks.pending):
         return None
-    storages = [read.storage for read in reads]
-    refs = [storage.ref for storage in storages]
+    storages: list[Storage] = [read.storage for read in reads]  # pyright: ignore[reportAssignmentType] -- as all are
+    refs = [ref for storage in storages if (ref := storage.ref) is not None]
+    if len({*refs}) < len(leaves) or {*[ref.device for ref in refs]} != {device}:
+        return None
     if any(map(_log, storages)) or any(map(_place, leaves)) or any(map(_place, roots)):
-        return None
-    if len({*refs}) < len(refs) or {*[ref.device if ref is not None else None for ref in refs]} != {device}:
         return None
     numbers = dict(zip(leaves, count()))
     starts, seen = zip(*[codes.places.get(read.view) or codes.place(read.view) for read in reads], strict=True)

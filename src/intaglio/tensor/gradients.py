@@ -11,13 +11,13 @@ from intaglio.core.errors import GradError, ShapeError
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
-from intaglio.storage.backward import leaf_gradients
+from intaglio.storage.backward import Backward, sweep_back
 from intaglio.storage.history import Record, history_of, track
 from intaglio.tensor.arguments import flag
 from intaglio.tensor.base import EVERY, TensorBase, current_holes, relieve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
     from types import TracebackType
 
     from intaglio.core.dtypes import DType
@@ -169,22 +169,20 @@ def written(
 ) -> None:
     """Note a write in the storage's history, if it has one or the value brings one.
 
-    A write of nothing is none, and neither is one that gradients do not see: the history stays what it was.
+    A write of nothing is none, though what it is of may bring a history, and neither is one that gradients do not see:
+    the history stays what it was.
     """
-    if node.size == 0 or view.size == 0 or not _is_seen(handle):
+    if not _is_seen(handle):
         return
     history = history_of(storage)
     tracked = node.dtype.is_float and any(is_tracked(s) for s in sources)
     if history is None:
         if not tracked:
             return
-        base = (
-            storage.base
-            if storage.base is not None and storage.sequence == storage.log[-1].sequence and len(storage.log) == 1
-            else None
-        )
+        first = len(storage.log) == 1 and storage.sequence == storage.log[0].sequence
+        base = storage.base if first else None
         history = track(storage, node.dtype, base=base)
-    if history.leaf:
+    if history.leaf or node.size == 0 or view.size == 0:
         return
     value = node if tracked and view.dtype is history.dtype else None
     history.records.append(Record(storage.sequence, view, value, indices))
@@ -227,13 +225,17 @@ def _handle_of(storage: Storage) -> Tensor | None:
     return reference() if reference is not None else None
 
 
-def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool = False) -> Tensor:
+def backward(
+    self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool | None = None, create_graph: bool = False
+) -> Tensor:
     """Add the gradient of this tensor to `.grad` of every leaf that it depends on.
 
     Args:
         gradient: The cotangent; 1 for a scalar when None.
         retain_graph: Whether another sweep through writes may follow; without it, their history is freed, and another
-            is an error. Through values alone, another may always follow, and adds to `.grad` again.
+            is an error. Through values alone, another may always follow, and adds to `.grad` again. As `create_graph`
+            when None.
+        create_graph: Whether gradients are to flow through the gradients: for second ones.
     Raises: GradError if the tensor is not a tracked float, or no scalar and no cotangent is given.
     Examples:
         >>> w = Tensor([1.0, 2.0], requires_grad=True)
@@ -241,17 +243,20 @@ def backward(self: Tensor, gradient: Tensor | None = None, *, retain_graph: bool
         >>> w.grad.tolist()
         [2.0, 4.0]
     """
-    for storage, ct in _sweep(self, gradient, retain=retain_graph).items():
+    retain = create_graph if retain_graph is None else retain_graph
+    for storage, ct in _sweep(self, gradient, retain=retain, tracked=create_graph).leaves.items():
         leaf = _handle_of(storage)
         if leaf is None:
             continue
-        made = _leaf_gradient(leaf, ct)
+        made = _leaf_gradient(self, leaf, ct, tracked=create_graph)
         leaf.grad = made if leaf.grad is None else leaf.grad + made
     return self
 
 
-def _sweep(self: Tensor, gradient: Tensor | None, *, retain: bool) -> dict[Storage, Node]:
-    """The reverse sweep from a tensor."""
+def _sweep(
+    self: Tensor, gradient: Tensor | None, wanted: Container[Node | Storage] = (), *, retain: bool, tracked: bool
+) -> Backward:
+    """The reverse sweep from a tensor; gradients flow through what it finds if that is to be tracked."""
     if not is_tracked(self):
         raise GradError(
             "backward: the tensor does not depend on one that requires grad. Set requires_grad=True on a leaf?"
@@ -269,32 +274,47 @@ def _sweep(self: Tensor, gradient: Tensor | None, *, retain: bool) -> dict[Stora
                 f"backward: the cotangent must have the tensor's shape; {gradient.shape} for {self.shape}."
             )
         ct = ops.cast(gradient._value(), node.dtype)
-    return leaf_gradients(node, ct, retain=retain)
+    return sweep_back(node, ct, wanted, retain=retain, differentiable=tracked)
 
 
-def _leaf_gradient(leaf: Tensor, ct: Node) -> Tensor:
-    """A storage's flat cotangent in the shape of a leaf."""
-    _, view = leaf._place()
-    node = reshape(ct, view.shape) if view.is_contiguous and view.nbytes == ct.nbytes else window(view, ct)
-    return leaf.__class__._from_node(ops.detach(node), leaf._device)
+def _leaf_gradient(root: Tensor, leaf: Tensor, ct: Node, *, tracked: bool) -> Tensor:
+    """A cotangent of a value, or of a storage, that was found in the sweep from a root: in the shape of a leaf."""
+    view = leaf._place()[1] if leaf._storage is not None else None
+    if view is None or (view.is_contiguous and view.nbytes == ct.nbytes):
+        node = reshape(ct, leaf.shape)
+    else:
+        node = window(view, ct)
+    return leaf._make(node, root) if tracked else leaf.__class__._from_node(ops.detach(node), leaf._device)
 
 
-def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
-    """The gradients of this tensor with respect to leaves, zeros where it does not depend on one.
+def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None, create_graph: bool = False) -> list[Tensor]:
+    """The gradients of this tensor with respect to others, zeros where it does not depend on one.
 
     Args:
-        leaves: The tensors that it is taken with respect to.
+        leaves: The tensors that it is taken with respect to, whether they were computed or not.
         gradient: What the gradient of this tensor is; ones for a scalar when None.
+        create_graph: Whether gradients are to flow through the gradients: for second ones.
     Raises: GradError if this tensor is no scalar and no gradient is given, or an op has none.
     Examples:
         >>> w = Tensor([1.0, 2.0], requires_grad=True)
-        >>> [g.tolist() for g in (w * w).sum().gradient(w)]
-        [[2.0, 4.0]]
+        >>> (g,) = (w * w * w).sum().gradient(w, create_graph=True)
+        >>> (h,) = g.sum().gradient(w)
+        >>> g.tolist(), h.tolist()
+        ([3.0, 12.0], [6.0, 12.0])
     """
-    found = _sweep(self, gradient, retain=True)
+    places = [_place_of(leaf) for leaf in leaves]
+    found = _sweep(self, gradient, frozenset(places), retain=True, tracked=create_graph).found
     out: list[Tensor] = []
-    for leaf in leaves:
-        storage, _ = leaf._place()
-        ct = found.get(storage)
-        out.append(leaf.zeros_like() if ct is None else _leaf_gradient(leaf, ct))
+    for leaf, place in zip(leaves, places, strict=True):
+        ct = found.get(place)
+        out.append(leaf.zeros_like() if ct is None else _leaf_gradient(self, leaf, ct, tracked=create_graph))
     return out
+
+
+def _place_of(leaf: Tensor) -> Node | Storage:
+    """Where a sweep finds the cotangent of a tensor: at a value, or at a storage that was written or is of a leaf."""
+    storage = leaf._storage
+    if storage is None:
+        return leaf._value()
+    history = history_of(storage)
+    return storage if history is None or history.base is None or history.records else history.base

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from intaglio.core.dtypes import dtypes
+from intaglio.core.size import NOMINAL
 from intaglio.core.target import Target
+from intaglio.ir.view import View
 from intaglio.lower.kernel import lower
 from intaglio.ops.elementwise import add, cast, maximum, mul
 from intaglio.ops.loop import Linear, sink, store
-from intaglio.ops.memory import const, take
+from intaglio.ops.memory import const, take, window
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce
 from intaglio.render import llvm
@@ -92,3 +94,12 @@ def test_what_is_large_follows_from_the_caches_of_all_threads() -> None:
     assert Target(threads=1, level2=4 << 20).far == 6 << 20
     assert Target(threads=4, level2=4 << 20).far == 8 << 20
     assert Target(threads=2, level2=1 << 18).far == 4 << 20
+
+
+def test_a_result_of_any_size_may_be_small_and_goes_through_the_caches() -> None:
+    k = Operands()
+    view = View.contiguous(dtypes.float32, (NOMINAL,))
+    x, out = (window(view, k.pointer(np.empty(1, np.float32))) for _ in range(2))
+    linear = lower(sink(store(out, add(x, ONE))), host_target(1), size_slot=2).linear
+    assert isinstance(linear.op, Linear)
+    assert linear.op.past == ()

@@ -16,10 +16,11 @@ from intaglio.ir.view import View
 from intaglio.lower.kernel import lower
 from intaglio.ops.composite import write_out
 from intaglio.ops.convolution import Convolution
-from intaglio.ops.elementwise import add, maximum
+from intaglio.ops.elementwise import add, cast, maximum, mul
 from intaglio.ops.loop import sink, store
 from intaglio.ops.memory import Load, Local, Param, const, window
-from intaglio.ops.movement import expand, reshape
+from intaglio.ops.movement import expand, pad, reshape
+from intaglio.ops.reduce import reduce
 from tests.unit.lower.running import Operands, numbers, run
 
 if TYPE_CHECKING:
@@ -103,6 +104,23 @@ def test_what_lies_between_the_lines_is_not_stored_and_harms_nothing() -> None:
     finite[[*range(5), *range(8, 18)], :15] = True
     assert np.isfinite(out[0, :, finite]).all()
     assert not np.isfinite(out[0, 0, 5:8]).any()
+
+
+@pytest.mark.parametrize("apart", [1, 2])
+def test_an_image_by_integers_whose_windows_step_otherwise_is_right(apart: int) -> None:
+    height, width, kernels, tall = 24, 33, 8, 3
+    x, w = numbers((height, width)), numbers((kernels, tall), seed=1)
+    y = np.random.default_rng(2).integers(-3, 4, (height + apart * (tall - 1), width))
+    out = np.full((kernels, height, width), 99, np.float32)
+    k = Operands()
+    full, line = (*out.shape, tall), 4 * width
+    image = window(View(dtypes.float32, full, (0, line, 4, line), 0), pad(k.read(x), ((1, 1), (0, 0))))
+    factor = cast(window(View(dtypes.int64, full, (0, 2 * line, 8, 2 * apart * line), 0), k.read(y)), dtypes.float32)
+    weights = expand(reshape(k.read(w), (kernels, 1, 1, tall)), full)
+    run(k, k.write(out, reduce("sum", mul(weights, mul(image, factor)), (3,))))
+    padded = np.pad(x, ((1, 1), (0, 0)))
+    windows = [padded[i : i + height] * y[apart * i : apart * i + height] for i in range(tall)]
+    assert np.array_equal(out, np.einsum("ki,ihw->khw", w, np.array(windows, np.float32)))
 
 
 def test_a_padded_image_is_read_under_masks_only_where_it_is_copied() -> None:

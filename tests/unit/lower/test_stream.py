@@ -112,6 +112,39 @@ def test_products_of_few_rows_are_those_of_one_row(height: int, shape: tuple[int
         assert np.array_equal(alone, out[m], equal_nan=True)
 
 
+@pytest.mark.parametrize("height", [1, 3])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_by_matrices_of_their_own_run_one_after_the_other(height: int, threads: int) -> None:
+    depth, columns = 90, 1000
+    x, matrices = numbers((height, depth)), [numbers((depth, columns), seed=k) for k in range(1, 4)]
+
+    def outcome(k: Operands, right: list[np.ndarray], level2: int = SMALL) -> tuple[int, int]:
+        """The numbers of scratch arrays and chunks, where all is right."""
+        target = replace(host_target(threads), level1=SMALL, level2=level2)
+        results = [np.full((height, columns), 99, np.float32) for _ in right]
+        shape = height, columns, depth
+        left = expand(reshape(k.read(x), (height, 1, depth)), shape)
+        read = {id(m): k.read(m) for m in right}
+        products = [mul(left, expand(reshape(permute(read[id(m)], (1, 0)), (1, columns, depth)), shape)) for m in right]
+        stores = [
+            k.write(out, add(reduce("sum", p, (2,)), expand(const(dtypes.float32, n), (height, columns))))
+            for n, (out, p) in enumerate(zip(results, products, strict=True))
+        ]
+        lowered = lower(sink(*stores), target)
+        address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
+        slots = array("Q", (a.ctypes.data for a in k.arrays))
+        for chunk in reversed(range(lowered.chunks)):
+            SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+        for n, (out, m) in enumerate(zip(results, right, strict=True)):
+            assert np.array_equal(out, x @ m + n)
+        return len({s for n in lowered.linear.src for s in n.src if isinstance(s.op, Local)}), lowered.chunks
+
+    assert outcome(Operands(), matrices) == (3, threads)
+    half = matrices[0].nbytes // 2
+    assert outcome(Operands(), [matrices[0], matrices[0]], half)[0] == 0  # one matrix, of which a cache holds a part
+    assert outcome(Operands(), [matrices[0], matrices[0]], half - 1)[0] == 2
+
+
 def test_memory_is_asked_for_ahead() -> None:
     def lines(matrix: np.ndarray, height: int, level2: int = SMALL) -> int:
         """How many lines each turn asks for."""

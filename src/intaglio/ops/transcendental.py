@@ -21,8 +21,8 @@ FORMS: Final[dict[str, Callable[..., Node]]] = {  # of float32, and of float64 u
     "cosh": exponentials.cosh, "tanh": exponentials.tanh, "erf": error_function.erf, "log": logarithms.log,
     "log2": logarithms.log2, "log10": logarithms.log10, "log1p": logarithms.log1p, "asinh": logarithms.asinh,
     "acosh": logarithms.acosh, "atanh": logarithms.atanh, "pow": logarithms.power, "sin": angles.sin,
-    "cos": angles.cos, "tan": angles.tan, "asin": arcs.asin, "acos": arcs.acos, "atan": arcs.atan, "atan2": arcs.atan2, "mod": division.mod,
-    "floor_div": division.floor_div,
+    "cos": angles.cos, "tan": angles.tan, "asin": arcs.asin, "acos": arcs.acos, "atan": arcs.atan, "atan2": arcs.atan2,
+    "mod": division.mod, "floor_div": division.floor_div,
 }  # fmt: skip
 DOUBLE: Final[dict[str, Callable[..., Node]]] = {
     "erf": double_error_function.erf, "pow": powers.power,

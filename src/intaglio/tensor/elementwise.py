@@ -437,8 +437,8 @@ def fmod(self: Tensor, other: Operand) -> Tensor:
     divisor = tensor_of("fmod", self, other) if not is_number(other) else other
     rest = binary("fmod", MOD, self, divisor)
     if rest.dtype.is_float:  # of magnitudes, both ways of rounding agree, without a difference that would round
-        divisor = abs_(_as(divisor, rest.dtype)) if isinstance(divisor, TensorBase) else abs(divisor)
-        return copysign(binary("fmod", MOD, abs_(_as(self, rest.dtype)), divisor), self)
+        size = abs(other) if is_number(other) else abs_(_as(tensor_of("fmod", self, other), rest.dtype))
+        return copysign(binary("fmod", MOD, abs_(_as(self, rest.dtype)), size), self)
     apart = bitwise_and(ne(rest, 0), ne(lt(rest, 0), lt(self, 0)))
     return where(apart, sub(rest, divisor), rest)
 

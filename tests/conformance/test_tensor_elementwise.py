@@ -307,3 +307,29 @@ def test_scalars_of_loops_are_tensors_like_others() -> None:
     agree(x, np.float32(1.5))
     agree(x + t, np.array([101.5, 3.5, 4.5], np.float32))
     agree((t[2] // 2) ** 3 % 2, np.float32(1))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_the_lowest_integer_has_a_magnitude_beside_floats(dtype: str) -> None:
+    least = np.iinfo(dtype).min
+    whole, other = np.array([least, least, least + 1, 7], dtype), np.array([2.5, np.inf, -3.0, least], np.float64)
+    for name, want in (("fmod", np.fmod(whole, other)), ("hypot", np.hypot(whole.astype(np.float64), other))):
+        agree(getattr(Tensor(whole), name)(Tensor(other)), want, tolerance=1e-15)
+    agree(Tensor(whole).fmod(0.75), np.fmod(whole.astype(np.float32), np.float32(0.75)))
+    near = np.array([least + 1, least, least, 8], dtype)
+    agree(Tensor(whole).isclose(Tensor(near), rtol=0.1, atol=2), np.array([True, True, True, True]))
+
+
+def test_squares_of_bool_are_integers_and_signs_of_zeros_are_zero() -> None:
+    agree(Tensor([True, False]).square(), np.array([1, 0]))
+    found = Tensor([-0.0, 0.0, -2.0, np.nan]).sign().numpy()
+    agree(Tensor(found), np.array([0, 0, -1, np.nan], np.float32))
+    assert not np.signbit(found[:2]).any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_logarithms_of_halves_are_rounded_once(dtype: str) -> None:
+    x, y = (Tensor(np.random.default_rng(k).uniform(-1, 0, 100).astype(np.float32)).cast(dtype) for k in (0, 1))
+    want = np.logaddexp(x.cast("float32").numpy(), y.cast("float32").numpy())
+    assert x.logaddexp(y).dtype.name == dtype
+    assert np.array_equal(x.logaddexp(y).cast("float32").numpy(), Tensor(want).cast(dtype).cast("float32").numpy())

@@ -87,6 +87,7 @@ class Emitter:
         self.flops: int = 0
         self.kept: Final[dict[Node, tuple[Node, Node, Node]]] = {}  # fold body -> (a value in it, where it is kept)
         self.stops: Final[dict[Node, Node]] = {}  # range of a sum -> where it may stop: what comes after adds nothing
+        self.beside: Final[dict[Node, tuple[int, Callable[[Node], None]]]] = {}  # of a sum's range: every so many turns
         self.cuts: Final[dict[Node, Cut]] = {}  # range of a fold -> where its body is simpler
         self.ahead: Final[dict[Node, tuple[Node, int]]] = {}  # load -> a range, and how much further along it to ask
         self._numbers: Final = itertools.count()
@@ -563,9 +564,10 @@ class Emitter:
 
         if len(ranges) > 1 or rest or r in self.stops or extent * len(instances) > WRITTEN_OUT:
 
-            def run(start: Node, stop: Node, carried: list[Node]) -> list[Node]:
+            def turns(start: Node, stop: Node, carried: list[Node]) -> list[Node]:
                 return self.loop(start, stop, 1, carried, turn, bind)
 
+            run = self.with_beside(*self.beside[r], turns) if r in self.beside else turns
             return self.in_blocks(spans, number(0), self.stops.get(r, r.src[0]), inits, run)
 
         def written_out(spans: list[int], start: int, stop: int, carried: list[Node]) -> list[Node]:
@@ -761,6 +763,20 @@ class Emitter:
     def whole(self, extent: Node, unit: int) -> Node:
         """How far whole units reach into an extent that is known when the kernel runs."""
         return extent if unit == 1 else self.put(0, mul(self.put(0, floor_div(extent, number(unit))), number(unit)))
+
+    def with_beside(
+        self, every: int, beside: Callable[[Node], None], run: Callable[[Node, Node, list[Node]], list[Node]]
+    ) -> Callable[[Node, Node, list[Node]], list[Node]]:
+        """What runs some turns of a range, with something written beside them: before every so many of them."""
+
+        def whole(start: Node, stop: Node, carried: list[Node]) -> list[Node]:
+            def some(counter: Node, carried: list[Node]) -> list[Node]:
+                beside(counter)
+                return run(counter, self.end(counter, every, stop), carried)
+
+            return self.loop(start, stop, every, carried, some)
+
+        return whole
 
     def in_blocks(
         self,

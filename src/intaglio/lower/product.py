@@ -12,7 +12,8 @@ from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.lower.turn import transposed, turned_range
-from intaglio.ops.elementwise import Cast, Elementwise, Mul, add, eq, lt, minimum
+from intaglio.lower.upcoming import Upcoming, shares
+from intaglio.ops.elementwise import Cast, Elementwise, Mul, add, eq, floor_div, lt, minimum, mul
 from intaglio.ops.loop import STORE, Chunk, Range
 from intaglio.ops.memory import Local, load
 from intaglio.ops.reduce import Dot, Fold
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SHARED: Final = 16 * CHUNK  # multiplications from which threads share a product
 PIECE: Final = 8 * CHUNK  # multiplications of a chunk at least: few, as a worker that comes late then costs little
+SHARES: Final = 8  # chunks of a batch of products for each thread at most
 COPIED: Final = 4  # times as many, where each chunk copies columns
 PACKED_ROWS: Final = 96  # rows from which a copy of the columns pays, if a cache holds them
 FAR_ROWS: Final = 7  # rows from which it pays if none does
@@ -35,6 +37,8 @@ TURNED_ROWS: Final = 16  # rows from which it pays if the columns lie apart: `sc
 PACK: Final = 1 << 19  # bytes of packed columns at most: they lie on the stack
 HEAVY: Final = 12  # operations from which what is made of a product is computed apart
 WIDEST: Final = 8  # vectors of a tile's row at most
+NEAR: Final = 4  # vectors of a tile's row of a matrix in a cache
+LONG: Final = 32  # tiles of a row from which it matters little how many columns the last of them has
 
 
 def row_range(loops: Loops, value: Node, ranges: list[Node], column: Node) -> Node | None:
@@ -67,26 +71,40 @@ def turned_column(loops: Loops, value: Node, pointer_index: Node, ranges: list[N
     return None
 
 
-def tile_shape(height: int, width: int, target: Target, *, part: bool = False) -> tuple[int, int]:
+def tile_shape(
+    height: int, width: int, target: Target, *, part: bool = False, most: int = WIDEST, near: bool = False
+) -> tuple[int, int]:
     """(rows, vectors) of a tile of a product of `height` rows and `width` vectors, and `part` of another.
 
     Sums for all of it, the vectors of one row and one number fit in the registers. Where the rows that leave none over
     are few, there are more vectors, if those leave none over either: each multiply-add waits for the one before it into
-    the same sum, and each turn of the loop costs something besides.
+    the same sum, and each turn of the loop costs something besides. Tiles of a matrix that lies `near`, in a cache, are
+    as wide as four vectors: longer pieces of its rows are read in place. A panel may be `most` vectors wide.
     """
     registers = target.vector_registers
 
-    def most(vectors: int) -> int:
+    def highest(vectors: int) -> int:
         return (registers - vectors - 1) // vectors
 
     vectors = WIDEST
-    while vectors > 1 and (vectors > width or (vectors > 2 and most(vectors) < height)):
+    while vectors > 1 and (vectors > min(width, most) or (vectors > 2 and highest(vectors) < height)):
         vectors //= 2
-    rows = min(height, most(vectors))
+    rows = min(height, highest(vectors))
     even = [r for r in range(rows, rows // 2, -1) if height % r == 0]
     rows = even[0] if even else -(-height // -(-height // rows))
-    wide = max(vectors, min(WIDEST, (registers - 1) // (rows + 1)))
-    return rows, vectors if part or width % wide else wide
+    wide = max(vectors, min(most, WIDEST, (registers - 1) // (rows + 1)))
+    if not (part or width % wide) or width >= LONG * wide:
+        return rows, wide
+    if near and vectors < NEAR and not (part or width % NEAR) and highest(NEAR) > 1:
+        return -(-height // -(-height // highest(NEAR))), NEAR
+    return rows, vectors
+
+
+def even_chunks(tiles: int, most: int, threads: int) -> int:
+    """How many chunks some tiles are cut in: at most so many, and as many for each thread if they are enough."""
+    least = -(-tiles // max(1, most))
+    numbers = (-(-tiles // per) for per in range(least, tiles // threads + 1))
+    return next((number for number in numbers if number % threads == 0), most)
 
 
 def tile_shapes(height: int, width: int, target: Target) -> list[tuple[int, int]]:
@@ -178,7 +196,9 @@ class Product:
         self.width: Final = loops.extent(column)
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         size = self.height, self.width // self.lanes, self.target
-        model = tile or tile_shape(*size, part=bool(self.width % self.lanes))
+        most = PACK // (self.depth * self.lanes * place.value.dtype.itemsize)
+        self.near: Final = self._is_near()
+        model = tile or tile_shape(*size, part=bool(self.width % self.lanes), most=most, near=self.near)
         self.tile_rows, self.vectors = loops.decide.of("tile", model, tile_shapes(*size))
         self.panel: Final = self.lanes * self.vectors
         self.whole_rows: Final = self.height // self.tile_rows * self.tile_rows
@@ -240,6 +260,8 @@ class Product:
             self.pack = self._packed(sheets, along)
         if self.pack is not None:
             self._take_from(self.pack)
+        elif sheets and not wide:
+            self._read_next_sheet(sheets[-1])
         self.lines = self._widened_rows() if split else None
         self.apart = self._epilogue()
         if stop is not None:
@@ -286,6 +308,12 @@ class Product:
         (factor,) = (s for s in fold.src[0].src if self.emitter.mask(s) & self.emitter.bit(self.column))
         return factor
 
+    def _is_near(self) -> bool:
+        """Whether the columns lie together and are few enough to stay in a cache: then they are read in place."""
+        if self.words or len(self.folds) != 1 or self._turned() is not None:
+            return False
+        return self.width * self.depth * self._column_factor().dtype.itemsize <= self.target.level2 // 4
+
     def _turned(self) -> Node | None:
         """The range along which columns that lie apart are read, if they are turned in registers."""
         if len(self.folds) != 1 or self.height < TURNED_ROWS:
@@ -303,15 +331,11 @@ class Product:
         (fold,) = self.folds
         factor = self._column_factor()
         line = self.depth * factor.dtype.itemsize
-        total = self.width * line
-        for r in sheets:
-            total *= self.loops.extent(r)
         rows = FAR_ROWS if self.width * line > 2 * self.target.level2 else PACKED_ROWS
-        near = total <= self.target.level2 // 4
         if self.panel * line > PACK:
             return None
         if along is None:
-            pays = bool(self.words) or not (near or self.height < rows or self.width <= self.panel)
+            pays = bool(self.words) or not (self.near or self.height < rows or self.width <= self.panel)
             free = not self.words and self.width > self.panel
             if not self.loops.decide.of("pack", int(pays), (0, 1) if free else ()):
                 return None
@@ -407,6 +431,7 @@ class Product:
             return None, None
         chunks = work // PIECE
         if sheets and self.loops.extent(sheets[0]) >= 8:
+            chunks = min(chunks, SHARES * self.target.threads)  # of some sheets: each tile asks for what comes next
             return self.loops.chunk(self.loops.extent(sheets[0]), CHUNK * chunks, 1)
         if self.pack is not None and self._is_tall():
             rows = -(-self.whole_rows // (2 * self.target.threads) // self.tile_rows) * self.tile_rows
@@ -419,6 +444,7 @@ class Product:
         elif self.whole_rows >= 2 * self.tile_rows:
             if self.pack is not None:  # each chunk copies the columns
                 chunks = max(1, chunks // COPIED)
+            chunks = even_chunks(self.whole_rows // self.tile_rows, min(chunks, CHUNKS), self.target.threads)
             self.row_chunk = self.loops.chunk(self.whole_rows, CHUNK * chunks, self.tile_rows)
         return None, None
 
@@ -458,7 +484,11 @@ class Product:
         def block(counter: Node, carried: list[Node]) -> list[Node]:
             inner = len(emitter.frames) - 1
             last = emitter.put(inner, minimum(emitter.put(inner, add(counter, number(pack.columns))), stop))
+            if self.width > pack.columns and len(pack.ranges) == 1:
+                self._read_next_block(pack)
             over(lambda body: self.loops.whole_vectors(v, counter, last, self.lanes, self.vectors, body))
+            for r in pack.ranges:
+                emitter.beside.pop(r, None)
             return carried
 
         def rest() -> None:
@@ -470,6 +500,53 @@ class Product:
         emitter.loop(start, stop, pack.columns, (), block, lambda f, c: (self.block, Binding(f, c)))
         if self.whole_columns < self.width:
             emitter.when(emitter.put(level, lt(number(self.whole_columns), end)), rest)
+
+    def _read_next_block(self, pack: _Pack) -> None:
+        """Have each tile ask for a part of the block of columns after this one, which is copied next."""
+        (along,) = pack.ranges
+        upcoming = Upcoming(self.emitter, self.axes, pack.factor, row=along, column=self.column)
+        tiles = -(-self.height // self.tile_rows)
+        every, count = shares(self.depth, tiles) if pack.turn is None else (upcoming.line, -(-self.panel // tiles))
+        put = self._put
+
+        def ask(counter: Node) -> None:
+            first = self._share_of_tile(count)
+            column = put(add(self.emitter.bound[self.column].base, number(pack.columns)))
+            if pack.turn is None:
+                column = put(minimum(column, number(self.width - self.panel)))
+                upcoming.ask(put(add(counter, first)), range(count), column, upcoming.along(self.panel))
+            else:
+                first = put(minimum(first, number(self.panel - count)))
+                column = put(minimum(put(add(column, first)), number(self.width - count)))
+                upcoming.ask(counter, range(1), column, range(count))
+
+        if upcoming:
+            self.emitter.beside[along] = every, ask
+
+    def _read_next_sheet(self, sheet: Node) -> None:
+        """Have each tile ask for a part of the columns of the sheet after this one, if they are read in place."""
+        (fold,) = self.folds if self.near else (None,)
+        if fold is None or len(fold.src) != 2:
+            return
+        (_, along), column = fold.src, self.column
+        upcoming = Upcoming(self.emitter, self.axes, self._column_factor(), row=along, column=column, sheet=sheet)
+        every, count = shares(self.depth, -(-self.height // self.tile_rows))
+
+        def ask(counter: Node) -> None:
+            row = self._put(add(counter, self._share_of_tile(count)))
+            upcoming.ask(row, range(count), self.emitter.bound[column].base, upcoming.along(self.panel))
+
+        if upcoming:
+            self.emitter.beside[along] = every, ask
+
+    def _share_of_tile(self, count: int) -> Node:
+        """The number of this tile among the rows' times how much each of them asks for."""
+        before = self._put(mul(self.emitter.bound[self.row].base, number(count)))
+        return self._put(floor_div(before, number(self.tile_rows)))
+
+    def _put(self, node: Node) -> Node:
+        """Have an instruction in the innermost frame."""
+        return self.emitter.put(len(self.emitter.frames) - 1, node)
 
     def _turn_in(self, pack: _Pack, turn: _Turn, instances: list[Instance]) -> None:
         """Copy the columns of one panel that lie apart: as many as there are lanes at once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
@@ -13,17 +12,19 @@ from intaglio.lower.choice import about
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import PACK, tile_shape, tile_shapes
-from intaglio.ops.elementwise import add, minimum
+from intaglio.lower.upcoming import Upcoming, shares
+from intaglio.ops.elementwise import add, floor_div, lt, minimum, mul, sub, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, const, load
 from intaglio.ops.reduce import Fold
 
 if TYPE_CHECKING:
     import itertools
+    from collections.abc import Callable
 
     from intaglio.lower.loops import Body, Loops
 
-ROWS: Final = 192  # at most: of more rows, each makes the copy of columns as a whole cheaper
+ROWS: Final = 192  # of a block at most: of more rows, each makes the copy of columns as a whole cheaper
 SHALLOW: Final = 256  # rows of the matrix up to which whole columns are taken
 COLUMNS: Final = 2048  # of a block at most
 FEWEST: Final = 128  # columns of a block at least, so that long pieces of each row are read
@@ -58,29 +59,39 @@ class Slabs:
             "tile", tile_shape(*size, part=bool(self.width % self.lanes)), tile_shapes(*size)
         )
         unit = self.lanes * self.vectors
+        blocks = 1 if near else -(-self.height // ROWS)
+        self.rows: Final = min(self.height, -(-self.height // (blocks * self.tile_rows)) * self.tile_rows)  # of a block
         factor = _matrix(loops, fold, column)
         self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows
         self.columns: Final = self._block_columns(unit, fold.dtype.itemsize, near=near)
-        self.ahead: Final = [] if near or self.copies else asked_ahead(loops, fold, column, row, column)
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        self.factor: Final = factor
         self.lines: Final = self._slab_lines(unit, stride, factor.dtype.itemsize, near=near)
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
         self.first: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a slab
-        self.factor: Final = factor
+        self.top: Final = make(Range(next(axes)), row.src[0])  # the first row of a block of rows
+        self.tiles: Final = -(-self.rows // self.tile_rows)
+        asks = not near and not self.copies
+        only = self.tiles == 1  # tile of a panel: it asks for the next one with each of its loads
+        self.reads: Final = asked_ahead(loops, fold, column, row, column) if asks and only else []
+        upcoming = Upcoming(self.emitter, axes, factor, row=self.depth, column=column) if asks and not only else None
+        self.upcoming: Final = upcoming or None
         self.scratch: Final = make(Local(next(axes), factor.dtype, self.lines * stride))
-        self.sums: Final = make(Local(next(axes), fold.dtype, self.height * stride))
+        self.sums: Final = make(Local(next(axes), fold.dtype, self.rows * stride))
         index = self.emitter.index
         self.copied: Final = index.sum([(self.depth, stride), (self.first, -stride), (column, 1), (self.block, -1)])
-        self.held: Final = index.sum([(row, stride), (column, 1), (self.block, -1)])
+        self.held: Final = index.sum([(row, stride), (self.top, -stride), (column, 1), (self.block, -1)])
         (self.body,) = substitute((fold.src[0],), {factor: load(self.scratch, self.copied)} if self.copies else {})
         (value,) = substitute((place.value,), {fold: load(self.sums, self.held)})
         self.place: Final = Place(place.pointer, place.index, value)
 
     def _block_columns(self, unit: int, itemsize: int, *, near: bool) -> int:
         """How many columns a block has: many, but some blocks for each thread, of which scratch holds the sums."""
-        threads = self.emitter.target.threads
-        share = self.width if near or threads == 1 else max(FEWEST, -(-self.width // (2 * threads)))
-        room = (PACK // 2 if self.copies else PACK) // itemsize // self.height - self.lanes
+        threads = 1 if near else self.emitter.target.threads
+        blocks = 1 if threads == 1 else max(1, min(2 * threads, self.width // FEWEST))
+        blocks -= blocks % threads if blocks > threads else 0  # as many for each thread
+        share = -(-self.width // blocks)
+        room = (PACK // 2 if self.copies else PACK) // itemsize // self.rows - self.lanes
         most = max(1, min(room, COPIED_COLUMNS if self.copies else COLUMNS) // unit)
         panels = -(-share // -(-share // (most * unit)) // unit)  # in blocks that are about equal
         return unit * self.loops.decide.of("panels", panels, about(panels, 1, most))
@@ -88,14 +99,25 @@ class Slabs:
     def _slab_lines(self, unit: int, stride: int, itemsize: int, *, near: bool) -> int:
         """How many rows of the matrix a slab has.
 
-        A panel of it stays in the first cache. The first tile of a panel waits for memory, more so the more pages the
-        rows lie in; the more tiles there are, the less that counts beside taking the sums up again for each slab.
+        A panel of it is no larger than the first cache. The more pages its rows lie in, the longer memory takes; the
+        more tiles there are, the less that counts beside taking the sums up again for each slab. Slabs are about equal.
         """
         if self.copies:
-            return max(1, (PACK - self.height * stride * itemsize) // (stride * itemsize))
-        most = max(1, self.emitter.target.level1 // 2 // (unit * itemsize))
-        lines = most if near else min(most, max(PAGES, self.height))
+            return max(1, (PACK - self.rows * stride * itemsize) // (stride * itemsize))
+        most = max(1, self.emitter.target.level1 // (2 if near else 1) // (unit * itemsize))
+        lines = most if near else min(most, max(PAGES, min(2 * self.rows, self._apart())))
+        depth = self.loops.extent(self.depth)
+        lines = -(-depth // -(-depth // lines))
         return self.loops.decide.of("lines", lines, about(lines, 1, most))
+
+    def _apart(self) -> int:
+        """How many rows of the matrix fill half of the second cache where their starts share its places."""
+        target = self.emitter.target
+        reads = [n for n in walk((self.factor,)) if isinstance(n.op, Load)]
+        steps = [abs(self.emitter.index.affine(n.src[1])[1].get(self.depth, 0)) * n.dtype.itemsize for n in reads]
+        return min(
+            (target.level2 // 2 // (step & -step) for step in steps if step), default=self.loops.extent(self.depth)
+        )
 
     def run(self, sheets: list[Node], *, split: bool) -> None:
         """Write the loops; `split`: threads share blocks of columns."""
@@ -110,7 +132,7 @@ class Slabs:
             return carried
 
         def block(counter: Node, carried: list[Node]) -> list[Node]:
-            self._block(counter, self._end(counter, self.columns, stop))
+            self._rows(counter, self._end(counter, self.columns, stop))
             return carried
 
         self.loops.nest(sheets, sheet)
@@ -120,8 +142,19 @@ class Slabs:
         level = len(self.emitter.frames) - 1
         return self.emitter.put(level, minimum(self.emitter.put(level, add(start, number(count))), stop))
 
-    def _block(self, start: Node, end: Node) -> None:
-        """One block of columns: sums of zero, all slabs, the values that are stored."""
+    def _rows(self, start: Node, end: Node) -> None:
+        """Blocks of rows of one block of columns."""
+        emitter, height = self.emitter, number(self.height)
+
+        def block(counter: Node, carried: list[Node]) -> list[Node]:
+            self._block(start, end, counter, self._end(counter, self.rows, height))
+            return carried
+
+        once = self.rows == self.height
+        emitter.loop(number(0), height, self.rows, (), block, lambda f, c: (self.top, Binding(f, c)), once=once)
+
+    def _block(self, start: Node, end: Node, top: Node, bottom: Node) -> None:
+        """One block of columns and rows: sums of zero, all slabs, the values that are stored."""
         emitter, place = self.emitter, self.place
         zero = const(self.sums.dtype, 0)
         depth = emitter.stops.get(self.depth, self.depth.src[0])
@@ -140,11 +173,15 @@ class Slabs:
             for instance in instances:
                 emitter.store(self.scratch, self.copied, emitter.emit(self.factor, instance), instance)
 
+        def panel(instances: list[Instance], first: Node, last: Node) -> None:
+            following = self._next(start, end, first, last) if self.upcoming else None
+            self._tiles(instances, (top, bottom), (first, last), following)
+
         def slab(counter: Node, carried: list[Node]) -> list[Node]:
             last = self._end(counter, self.lines, depth)
             if self.copies:
                 self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
-            across(lambda instances, _: self._tiles(instances, counter, last))
+            across(lambda instances, _: panel(instances, counter, last))
             return carried
 
         def slabs(_: Node, carried: list[Node]) -> list[Node]:
@@ -153,42 +190,107 @@ class Slabs:
             emitter.loop(*every, (), slab, lambda f, c: (self.first, Binding(f, c)))
             return carried
 
-        self.loops.nest([self.row], lambda _, k: (across(clear), k)[1])
+        self.loops.nest([self.row], lambda _, k: (across(clear), k)[1], top, bottom)
         self.loops.nest(self.above, slabs)
-        self.loops.nest([self.row], lambda _, k: (across(finish), k)[1])
+        self.loops.nest([self.row], lambda _, k: (across(finish), k)[1], top, bottom)
 
-    def _tiles(self, instances: list[Instance], start: Node, end: Node) -> None:
-        """All rows of one panel of a slab, whose rows are from start to end. The first tile asks for the next panel."""
+    def _next(self, start: Node, end: Node, first: Node, last: Node) -> tuple[Node, Node]:
+        """The first row and column of the panel after this one: of this slab, of the next, of the next block.
+
+        Args:
+            start: The first column of the block.
+            end: Its end.
+            first: The first row of the slab.
+            last: Its end.
+        """
+        emitter = self.emitter
+        level = len(emitter.frames) - 1
+
+        def chosen(condition: Node, x: Node, y: Node) -> Node:
+            return emitter.put(level, where(condition, x, y))
+
+        following = emitter.put(level, add(emitter.bound[self.column].base, number(self.lanes * self.vectors)))
+        beside = emitter.put(level, lt(following, end))
+        below = emitter.put(level, lt(last, self.depth.src[0]))
+        row = chosen(beside, first, chosen(below, last, number(0)))
+        return row, chosen(beside, following, chosen(below, start, end))
+
+    def _tiles(
+        self,
+        instances: list[Instance],
+        rows: tuple[Node, Node],
+        lines: tuple[Node, Node],
+        following: tuple[Node, Node] | None,
+    ) -> None:
+        """Some rows of one panel of a slab.
+
+        Args:
+            instances: The columns.
+            rows: The first row, and the end.
+            lines: The first row of the slab, and its end.
+            following: The row and column at which the next panel begins, if it is to be asked for.
+        """
+        (top, bottom), (start, end) = rows, lines
+        emitter = self.emitter
+        level = len(emitter.frames) - 1
         whole = self.height // self.tile_rows * self.tile_rows
-        asking = self.tile_rows if self.ahead else 0
 
         def tile(count: int, instances: list[Instance]) -> None:
-            emitter = self.emitter
             every = [{**instance, self.row: m} for m in range(count) for instance in instances]
             before = [emitter.emit(load(self.sums, self.held), one) for one in every]
 
             def take(_: Node, carried: list[Node]) -> list[Node]:
                 return [emitter.combine("sum", c, self.body, one) for c, one in zip(carried, every, strict=True)]
 
-            sums = emitter.loop(start, end, 1, before, take, lambda f, c: (self.depth, Binding(f, c)))
+            def take_all(start: Node, end: Node, carried: list[Node]) -> list[Node]:
+                return emitter.loop(start, end, 1, carried, take, lambda f, c: (self.depth, Binding(f, c)))
+
+            sums = self._ask_between(start, end, following, before, take_all)
             for total, one in zip(sums, every, strict=True):
                 emitter.store(self.sums, self.held, total, one)
 
-        for first, stop in pairwise((0, asking, whole, self.height)):
-            count = self.tile_rows if stop <= whole else self.height - whole
-            ahead = dict.fromkeys(self.ahead if stop == asking else (), (self.column, self.vectors))
-            self.emitter.ahead.update(ahead)
-            if first < stop:
-                self.emitter.loop(
-                    number(first),
-                    number(stop),
+        reads = dict.fromkeys(self.reads, (self.column, self.vectors))
+        emitter.ahead.update(reads)
+        inside = emitter.put(level, minimum(bottom, number(whole)))
+        for first, stop, count in ((top, inside, self.tile_rows), (number(whole), bottom, self.height - whole)):
+            if count:
+                emitter.loop(
+                    first,
+                    stop,
                     count,
                     (),
                     lambda _, k, count=count: (tile(count, instances), k)[1],
                     lambda f, c, count=count: (self.row, Binding(f, c, count)),
                 )
-            for read in ahead:
-                del self.emitter.ahead[read]
+        for read in reads:
+            del emitter.ahead[read]
+
+    def _ask_between(
+        self,
+        start: Node,
+        end: Node,
+        following: tuple[Node, Node] | None,
+        sums: list[Node],
+        take: Callable[[Node, Node, list[Node]], list[Node]],
+    ) -> list[Node]:
+        """What `take` makes of the sums of a tile from start to end, between which the next panel is asked for."""
+        emitter, upcoming = self.emitter, self.upcoming
+        if upcoming is None or following is None:
+            return take(start, end, sums)
+        every, count = shares(self.lines, self.tiles)
+        lines = upcoming.along(self.lanes * self.vectors)
+        row, column = following
+        level = len(emitter.frames) - 1
+        tile = emitter.put(level, sub(emitter.bound[self.row].base, emitter.bound[self.top].base))
+        tile = emitter.put(level, mul(tile, number(count)))
+        tile = emitter.put(level, floor_div(tile, number(self.tile_rows)))
+        row = emitter.put(level, sub(emitter.put(level, add(row, tile)), start))
+
+        def ask(counter: Node) -> None:
+            first = emitter.put(len(emitter.frames) - 1, add(row, counter))
+            upcoming.ask(first, range(count), column, lines)
+
+        return emitter.with_beside(every, ask, take)(start, end, sums)
 
 
 def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:
@@ -208,7 +310,10 @@ def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:
     size = loops.extent(column) * math.prod(loops.extent(r) for r in rows) * factor.dtype.itemsize
     level2 = emitter.target.level2
     if isinstance(factor.op, Load):
-        return loops.extent(row) <= ROWS and loops.extent(rows[-1]) > SHALLOW and size > level2 // 4
+        line = math.prod(map(loops.extent, rows)) * factor.dtype.itemsize
+        copied = PACK // (emitter.lanes_of(place.value) * line)  # vectors at once, by `lower/product.py`
+        few = copied < 2 or loops.extent(row) <= ROWS * (1 if copied > 2 else 2)
+        return few and loops.extent(rows[-1]) > SHALLOW and size > level2 // 4
     return loops.extent(row) <= COPIED_ROWS and loops.extent(rows[-1]) > COPIED_SHALLOW and size > 2 * level2
 
 

@@ -1073,6 +1073,7 @@ def power(x: Node, y: Node) -> Node:
 
 
 def sign(x: Node) -> Node:
-    """-1, 0 or 1 by the sign of x; NaN stays."""
+    """-1, 0 or 1 by the sign of x, of -0 as of 0; NaN stays."""
     none = const(x.dtype, 0)
-    return where(gt(x, none), const(x.dtype, 1), where(lt(x, none), const(x.dtype, -1), x))
+    rest = add(x, none) if x.dtype.is_float else x
+    return where(gt(x, none), const(x.dtype, 1), where(lt(x, none), const(x.dtype, -1), rest))

@@ -19,9 +19,9 @@ NARROW: Final = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3, dtypes.flo
 FORMS: Final[dict[str, Callable[..., Node]]] = {  # of float32, and of float64 unless DOUBLE has another
     "exp": exponentials.exp, "exp2": exponentials.exp2, "expm1": exponentials.expm1, "sinh": exponentials.sinh,
     "cosh": exponentials.cosh, "tanh": exponentials.tanh, "erf": error_function.erf, "log": logarithms.log,
-    "log2": logarithms.log2, "log10": logarithms.log10, "log1p": logarithms.log1p, "asinh": logarithms.asinh, "acosh": logarithms.acosh,
-    "atanh": logarithms.atanh, "pow": logarithms.power, "sin": angles.sin, "cos": angles.cos, "tan": angles.tan,
-    "asin": arcs.asin, "acos": arcs.acos, "atan": arcs.atan, "atan2": arcs.atan2, "mod": division.mod,
+    "log2": logarithms.log2, "log10": logarithms.log10, "log1p": logarithms.log1p, "asinh": logarithms.asinh,
+    "acosh": logarithms.acosh, "atanh": logarithms.atanh, "pow": logarithms.power, "sin": angles.sin,
+    "cos": angles.cos, "tan": angles.tan, "asin": arcs.asin, "acos": arcs.acos, "atan": arcs.atan, "atan2": arcs.atan2, "mod": division.mod,
     "floor_div": division.floor_div,
 }  # fmt: skip
 DOUBLE: Final[dict[str, Callable[..., Node]]] = {

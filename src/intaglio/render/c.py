@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Bitcast, Cast, Elementwise, Library
-from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Linear, Loop, Store
+from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Linear, Loop, Prefetch, Store
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param
 
@@ -239,6 +239,8 @@ class _Writer:
                 self.define(node, f"{self.pointer(node.src[0])}[{self.bare(node.src[1])}]", keep=bool(op.epoch))
             case Chunk():
                 pass
+            case Prefetch():
+                self.say(f"__builtin_prefetch(&{self.pointer(node.src[0])}[{self.bare(node.src[1])}]);")
             case Elementwise():
                 self.define(node, self.elementwise(node))
             case _:

@@ -464,6 +464,7 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, *node.op.axes))
             panels = alone and len(node.op.axes) == 1 and body.shape[column] % PANEL == 0
             deep = panels and body.shape[node.op.axes[0]] > DEEP and body.shape[kept[-2]] >= 4 * PACKED
+            deep = deep and core.dtype.itemsize < body.dtype.itemsize  # others are read in place: see `lower/slabs.py`
             deep = deep and not any(is_product(n) for s in body.src if s is not factor for n in toposort((s,)))
             far = _far(core, column) and not _turned(core, node.op.axes)
             far = far and not (_overlaps(core) and abs(_stride(core, column)) <= NEAR)

@@ -437,7 +437,8 @@ def fmod(self: Tensor, other: Operand) -> Tensor:
     divisor = tensor_of("fmod", self, other) if not is_number(other) else other
     rest = binary("fmod", MOD, self, divisor)
     if rest.dtype.is_float:  # of magnitudes, both ways of rounding agree, without a difference that would round
-        return copysign(binary("fmod", MOD, abs_(self), abs(divisor)), self)
+        divisor = abs_(_as(divisor, rest.dtype)) if isinstance(divisor, TensorBase) else abs(divisor)
+        return copysign(binary("fmod", MOD, abs_(_as(self, rest.dtype)), divisor), self)
     apart = bitwise_and(ne(rest, 0), ne(lt(rest, 0), lt(self, 0)))
     return where(apart, sub(rest, divisor), rest)
 
@@ -608,12 +609,18 @@ def rsqrt(self: Tensor) -> Tensor:
 def square(self: Tensor) -> Tensor:
     """Each element times itself.
 
-    Dtype: as the tensor's.
+    Dtype: as the tensor's; of bool int64.
     Examples:
         >>> Tensor([-3, 4]).square().tolist()
         [9, 16]
     """
-    return mul(self, self)
+    x = _as(self, dtypes.int64) if self.dtype is dtypes.bool else self
+    return mul(x, x)
+
+
+def _as(x: Tensor, dtype: DType) -> Tensor:
+    """A tensor in a dtype that holds its values: before a magnitude, of which the lowest integer has none."""
+    return x if x.dtype is dtype else x.cast(dtype)
 
 
 def isnan(self: Tensor) -> Tensor:
@@ -671,8 +678,8 @@ def isclose(
 def close(name: str, self: Tensor, other: Operand, rtol: float, atol: float, equal_nan: bool) -> Tensor:
     """Where elements are close, for a named op."""
     target = tensor_of(name, self, other)
-    bound = add(mul(abs_(target), number_of(name, "rtol", rtol)), number_of(name, "atol", atol))
-    near = le(abs_(sub(self, target)), bound)
+    bound = add(abs_(mul(target, number_of(name, "rtol", rtol))), number_of(name, "atol", atol))
+    near = le(abs_(binary(name, Way(ops.SUB, floats=True), self, target)), bound)
     found = bitwise_or(eq(self, target), bitwise_and(near, isfinite(target)))
     if flag(name, "equal_nan", equal_nan):
         found = bitwise_or(found, bitwise_and(isnan(self), isnan(target)))
@@ -917,6 +924,11 @@ def logaddexp(self: Tensor, other: Operand) -> Tensor:
     """
     y = tensor_of("logaddexp", self, other)
     apart = binary("logaddexp", Way(ops.SUB, floats=True), self, y)
+    if apart.dtype in (
+        dtypes.float16,
+        dtypes.bfloat16,
+    ):  # what is taken away there would be mostly what it was rounded by
+        return logaddexp(_as(self, dtypes.float32), _as(y, dtypes.float32)).cast(apart.dtype)
     near = where(eq(self, y), 0.0, neg(abs_(apart)))  # equal infinities are no NaN apart
     return add(maximum(self, y), log1p(exp(near)))
 
@@ -932,7 +944,9 @@ def hypot(self: Tensor, other: Operand) -> Tensor:
         >>> Tensor([3.0]).hypot(4).tolist(), Tensor([1e38]).hypot(0).isfinite().tolist()
         ([5.0], [True])
     """
-    x, y = abs_(self), abs_(tensor_of("hypot", self, other))
+    y = tensor_of("hypot", self, other)
+    dtype = binary("hypot", Way(ops.SUB, floats=True), self, y).dtype
+    x, y = abs_(_as(self, dtype)), abs_(_as(y, dtype))
     long = binary("hypot", MAXIMUM, x, y)
     ratio = div(minimum(x, y), where(eq(long, 0), 1, long))
     length = mul(long, sqrt(add(square(ratio), 1)))

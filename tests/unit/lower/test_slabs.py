@@ -14,7 +14,7 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.target import Target
 from intaglio.lower.kernel import lower
 from intaglio.lower.product import PACK
-from intaglio.lower.slabs import COPIED_ROWS
+from intaglio.lower.slabs import COPIED_ROWS, ROWS
 from intaglio.lower.stream import COMPUTED_FEW
 from intaglio.ops.elementwise import add, maximum, mul
 from intaglio.ops.loop import Prefetch, sink
@@ -90,6 +90,30 @@ def test_slabs_and_threads_change_no_bit(shape: tuple[int, int, int], *, compute
 def const_zero(m: int, n: int) -> Node:
     """Zeros."""
     return expand(const(dtypes.float32, 0), (m, n))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "few", "many"),
+    [(3, ROWS, ROWS + 1), (2, 2 * ROWS, 2 * ROWS + 1), (1, 10 * ROWS, None)],  # whose columns could be copied
+)
+def test_deep_products_are_slabbed_from_more_rows_on(vectors: int, few: int, many: int | None) -> None:
+    target = replace(host_target(2), level2=1 << 14)
+    depth = PACK // (vectors * target.vector_bytes)
+    for m, slabbed in ((few, True), (many, False)):
+        if m is not None:
+            k = Operands()
+            a, b, out = (np.zeros(shape, np.float32) for shape in ((m, depth), (depth, 300), (m, 300)))
+            lowered = lower(sink(k.write(out, product(k, a, b))), target)
+            assert any(d.name == "slabs" for d in lowered.decisions) == slabbed
+
+
+def test_products_too_deep_to_copy_columns_are_slabbed_by_blocks_of_rows() -> None:
+    depth = PACK // (2 * 64) + 1
+    a, b = numbers((410, depth)), numbers((depth, 300), seed=1)
+    out = np.full((410, 300), 99, np.float32)
+    k = Operands()
+    assert run(k, k.write(out, product(k, a, b)), level2=1 << 14, threads=2) == 1
+    assert np.array_equal(out, a @ b)
 
 
 def test_the_next_panel_is_asked_for_where_no_copy_is_made() -> None:

@@ -119,7 +119,8 @@ def test_lines_of_an_operation(work: Callable[[Tensor, Tensor], object], most: i
 @pytest.mark.parametrize(
     ("work", "most"),
     [
-        (lambda x, y: x.__setitem__(slice(1, 3), y[1:3]), 420),
+        # 364: 25 more once gradients have been tracked, 52 where as many views are remembered as may be
+        (lambda x, y: x.__setitem__(slice(1, 3), y[1:3]), 445),
         (lambda x, y: step_in_place(x, y), 1750),
     ],
     ids=["a slice", "a slice in place, done"],

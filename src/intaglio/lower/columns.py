@@ -179,7 +179,6 @@ class Kept:
 
     def _keep(self, values: list[Node], fold: Node, node: Node, twins: dict[Node, list[Node]]) -> list[Node]:
         """Values that read a value of a reduction from scratch; as they are where there is no room."""
-
         epoch = len(self.kept) + 1  # what lay in the same scratch before is read by other loads
 
         def reading(pointer: Node) -> list[Node]:

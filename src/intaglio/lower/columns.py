@@ -113,7 +113,9 @@ class Kept:
             self._find(places)
         self.blocks += 1
         read = [n for n in walk(self.values) if isinstance(n.op, Load) and isinstance(n.src[0].op, Local)]
-        anew = {n: load(n.src[0], n.src[1], epoch=self.blocks) for n in read if n.src[0] in self.scratch}
+        before = (self.blocks - 1) * len(self.kept)
+        own = [(n, n.op.epoch) for n in read if isinstance(n.op, Load) and n.src[0] in self.scratch]
+        anew = {n: load(n.src[0], n.src[1], epoch=before + epoch) for n, epoch in own}
         for body, (node, place, pointer) in self.kept.items():
             own_body, own_node = substitute((body, node), anew)
             emitter.kept[own_body] = own_node, place, pointer
@@ -122,10 +124,11 @@ class Kept:
 
     def _find(self, places: list[Place]) -> None:
         """What is kept."""
-        values = [p.value for p in places]
-        for number in range(len(self._folds(values))):
-            values = self._without(values, self._folds(values)[number])
-        self.values = values
+        self.values = [p.value for p in places]
+        seen = 0
+        while seen < len(folds := self._folds(self.values)):  # what is kept may leave one only inside of another
+            self.values = self._without(self.values, folds[seen])
+            seen += 1
 
     def _folds(self, values: list[Node]) -> list[Node]:
         """The reductions of some values of what lies along their rows, those first that others take."""
@@ -176,9 +179,11 @@ class Kept:
 
     def _keep(self, values: list[Node], fold: Node, node: Node, twins: dict[Node, list[Node]]) -> list[Node]:
         """Values that read a value of a reduction from scratch; as they are where there is no room."""
+        epoch = len(self.kept) + 1  # what lay in the same scratch before is read by other loads
 
         def reading(pointer: Node) -> list[Node]:
-            return substitute(values, {twin: load(pointer, self._place(ranges)) for twin, ranges in twins.items()})
+            loads = {twin: load(pointer, self._place(ranges), epoch=epoch) for twin, ranges in twins.items()}
+            return substitute(values, loads)
 
         body, *own = fold.src
         fresh = make(Local(next(self.axes), node.dtype, self.size))

@@ -86,6 +86,17 @@ def test_neither_room_nor_threads_change_a_bit() -> None:
     assert len(results) == 1
 
 
+@pytest.mark.parametrize("shape", [(2, 16), (5, 40), (6, 70), (9, 33), (33, 64)])
+def test_what_takes_the_place_of_other_values_is_read_as_itself(shape: tuple[int, int]) -> None:
+    x, y = numbers(shape) / 4, numbers(shape, seed=1)
+    out = np.full(shape, 99, np.float32)
+    k = Operands()
+    own, ct = softmax(k.read(x), (0,)), k.read(y)
+    run(k, k.write(out, mul(own, sub(ct, kept("sum", mul(ct, own), (0,))))))
+    s = softmax_of(x, (0,))
+    np.testing.assert_allclose(out, s * (y - (y * s).sum(0)), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(33, 257), (129, 130)])
 def test_columns_that_lie_apart(shape: tuple[int, int]) -> None:
     x, out = numbers(shape).T / 4, np.full(shape[::-1], 99, np.float32)

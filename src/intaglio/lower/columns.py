@@ -137,9 +137,14 @@ class Kept:
         return [n for n in toposort(top) if n in own and self._is_of_rows(n)]
 
     def _is_of_rows(self, fold: Node) -> bool:
-        """Whether a reduction takes as many values as there are rows, in their order."""
-        index = self.emitter.index
-        return [index.affine(r.src[0]) for r in fold.src[1:]] == [(n, {}) for n in self.extents]
+        """Whether a reduction takes as many values as there are rows, in their order, and before all of them.
+
+        One of values that are read for some rows only is computed row by row, as late as it is needed.
+        """
+        emitter = self.emitter
+        extents = [emitter.index.affine(r.src[0]) for r in fold.src[1:]]
+        row = sum(emitter.bit(r) for r in self.rows)
+        return extents == [(n, {}) for n in self.extents] and not emitter.mask(fold) & row
 
     def _without(self, values: list[Node], fold: Node) -> list[Node]:
         """Values that read what a reduction keeps; as they are where it keeps nothing."""

@@ -585,19 +585,18 @@ class Emitter:
     def combine(self, kind: str, accumulator: Node, body: Node, instance: Instance) -> Node:
         """One more value taken into an accumulator; a product summed is one fused instruction."""
         level = len(self.frames) - 1
+        of = body.src[:2] if isinstance(body.op, Dot) or _is_fused(kind, body) else (body,)
+        values = [self.emit(s, instance) for s in of]
         kept = self.kept.get(body)
-        if kept is not None:
+        if kept is not None:  # once the body has read what it may write over
             value, place, pointer = kept
             self.store(pointer, place, self.emit(value, instance), instance)
-        if kind == "sum" and isinstance(body.op, Mul) and body.dtype in (dtypes.float32, dtypes.float64):
-            x, y = (self.emit(s, instance) for s in body.src)
-            self.flops += 1
-            return self.put(level, fma(x, y, accumulator))
         self.flops += 1
         if isinstance(body.op, Dot):
-            x, y = (self.emit(s, instance) for s in body.src[:2])
-            return self.put(level, make(body.op, x, y, accumulator))
-        return self.put(level, make(COMBINES[kind].op, accumulator, self.emit(body, instance)))
+            return self.put(level, make(body.op, *values, accumulator))
+        if len(values) == 2:
+            return self.put(level, fma(*values, accumulator))
+        return self.put(level, make(COMBINES[kind].op, accumulator, *values))
 
     def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:
         """A reduction with no vector around it: its own best range is the vector."""
@@ -862,6 +861,11 @@ def usual(roots: Sequence[Node], enter: Callable[[Node], bool] = lambda _: True)
             else:
                 order.append(node)
     return order
+
+
+def _is_fused(kind: str, body: Node) -> bool:
+    """Whether a value is taken into a sum by one fused multiply-add."""
+    return kind == "sum" and isinstance(body.op, Mul) and body.dtype in (dtypes.float32, dtypes.float64)
 
 
 def _compares_places(node: Node) -> bool:

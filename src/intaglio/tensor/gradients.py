@@ -13,7 +13,7 @@ from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import Backward, sweep_back
 from intaglio.storage.history import Record, history_of, track
-from intaglio.tensor.arguments import flag
+from intaglio.tensor.arguments import flag, tensor
 from intaglio.tensor.base import EVERY, TensorBase, current_holes, relieve
 
 if TYPE_CHECKING:
@@ -269,6 +269,7 @@ def _sweep(
             )
         ct = expand(const(node.dtype, 1), node.shape) if node.shape else const(node.dtype, 1)
     else:
+        tensor("backward", "the cotangent", gradient)
         if gradient.shape != self.shape:
             raise ShapeError(
                 f"backward: the cotangent must have the tensor's shape; {gradient.shape} for {self.shape}."
@@ -302,7 +303,7 @@ def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None, crea
         >>> g.tolist(), h.tolist()
         ([3.0, 12.0], [6.0, 12.0])
     """
-    places = [_place_of(leaf) for leaf in leaves]
+    places = [_place_of(tensor("gradient", "what it is taken with respect to", leaf)) for leaf in leaves]
     found = _sweep(self, gradient, frozenset(places), retain=True, tracked=create_graph).found
     out: list[Tensor] = []
     for leaf, place in zip(leaves, places, strict=True):

@@ -476,7 +476,7 @@ def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = F
     x = widened(self)
     match power:
         case 0:
-            out = sum_((x != 0).cast(x.dtype), axes, keepdim)
+            out = sum_((x != 0).where(1.0, x * 0.0), axes, keepdim)  # its slope is 0, as PyTorch's
         case 1:
             out = sum_(x.abs(), axes, keepdim)
         case 2:

@@ -162,17 +162,20 @@ class Form:
     def _share(self) -> None:
         """Find the waves of the kernels, as they were compiled at first, and give the fresh buffers their places."""
         template, n = self.template, self.size
+        costs: list[int] = []
         for kernel, executable in zip(template.kernels, self.loaded, strict=True):
             moved = 0 if isinstance(kernel, Copy) else at(kernel.nbytes, n)
-            self._costs.append(0 if executable is None else estimated(moved, at(executable.flops, n)))
+            costs.append(0 if executable is None else estimated(moved, at(executable.flops, n)))
         between = [Life(*life, at(ref.nbytes, n)) for ref, life in template.lives.items() if ref not in template.kept]
         shared = [executable is not None and executable.lowered.parallel for executable in self.loaded]
-        self._waves = waves(template.kernels, self._costs, shared, between)
+        found = waves(template.kernels, costs, shared, between)
         steps = [*range(len(template.kernels))]  # the number of each kernel's wave, or its own
-        for wave in self._waves:
+        for wave in found:
             for number in itertools.chain.from_iterable(wave):
                 steps[number] = wave[0][0]
         self.rooms = [self._room(device, steps) for device in dict.fromkeys(ref.device for ref in template.lives)]
+        self._waves = found
+        self._costs = costs  # at last: where an interrupt comes before, all of it is done again
 
     def _room(self, device: str, steps: Sequence[int]) -> Room:
         """Give the fresh buffers of a device their places. `steps`: when each kernel runs."""

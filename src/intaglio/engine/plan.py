@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import IntaglioError, InternalError
 from intaglio.core.size import UnsizedError, at, varies
 from intaglio.core.trace import GlobalCounters
@@ -221,27 +222,43 @@ class Plans:
             return not any(rests)
         return all(rests[k] == rest for k, rest in found.buffers)
 
-    def adopt(self, key: bytes, like: bytes, size: int, rests: Sequence[int], literals: list[Const]) -> None:
+    def adopt(
+        self, key: bytes, like: bytes, template: Template, size: int, rests: Sequence[int], literals: list[Const]
+    ) -> None:
         """Know a program by a key, that differs from the one known by another key in its size alone.
 
+        Nothing is known where its numbers that stay in kernels are not those that the template serves, or are integers:
+        those may follow from the size.
+
         Args:
+            template: What serves that one at any size.
             rests: For each buffer, how far behind the program's start its structure sees it.
             literals: The numbers that kernels may take as arguments.
         """
         known = self._recalled.get(like)
-        if known is None:
+        if known is None or any(literals[k].of is dtypes.int64 for k in known.stay):
             return
         stay = tuple([literals[k].bits for k in known.stay])
         form = known.forms.get(stay)
-        if form is not None:
-            numbers = range(len(rests)) if known.buffers is None else [k for k, _ in known.buffers]
-            buffers = [(k, rests[k]) for k in numbers]
-            self._recall_by(key, _Recalled(buffers, known.lifted, known.stay, {stay: Form(form.template, size)}))
+        if form is None or form.template is not template:
+            return
+        numbers = range(len(rests)) if known.buffers is None else [k for k, _ in known.buffers]
+        made = _Recalled([(k, rests[k]) for k in numbers], known.lifted, known.stay)
+        before = self._recalled.get(key)
+        if before is not None and (before.buffers, before.lifted, before.stay) == (
+            made.buffers,
+            made.lifted,
+            made.stay,
+        ):
+            made = before
+        made.forms[stay] = Form(template, size)
+        self._recall_by(key, made)
 
     def _recall_by(self, key: bytes, found: _Recalled) -> None:
         """Remember what is known by a key."""
+        if key not in self._recalled:
+            self._recalled_size += len(key)
         self._recalled[key] = found
-        self._recalled_size += len(key)
         while self._recalled_size > KEYS:
             self._recalled_size -= len(self._recalled.popitem(last=False)[0])
 

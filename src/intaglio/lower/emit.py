@@ -594,8 +594,9 @@ class Emitter:
         self.flops += 1
         if isinstance(body.op, Dot):
             return self.put(level, make(body.op, *values, accumulator))
-        if len(values) == 2:
-            return self.put(level, fma(*values, accumulator))
+        if _is_fused(kind, body):
+            x, y = values
+            return self.put(level, fma(x, y, accumulator))
         return self.put(level, make(COMBINES[kind].op, accumulator, *values))
 
     def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:

@@ -76,8 +76,8 @@ class Families:
         if len(self._known) > FAMILIES:
             self._known.popitem(last=False)
 
-    def find(self, member: Member) -> tuple[bytes, int] | None:
-        """The key of a history that differs from this one in a size alone, and the size of this one."""
+    def find(self, member: Member) -> tuple[bytes, Template, int] | None:
+        """The key of a history that differs from this one in a size alone, what serves it, and the size of this one."""
         family = self._known.get(member.skeleton)
         if family is None or family.fit is None:
             return None
@@ -85,4 +85,4 @@ class Families:
         if n is None or n < family.template.least:
             return None
         meets_anew = any(now and not before for now, before in zip(member.meets, family.meets, strict=True))
-        return None if meets_anew else (family.key, n)
+        return None if meets_anew else (family.key, family.template, n)

@@ -303,11 +303,15 @@ def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None, crea
         >>> g.tolist(), h.tolist()
         ([3.0, 12.0], [6.0, 12.0])
     """
-    places = [_place_of(tensor("gradient", "what it is taken with respect to", leaf)) for leaf in leaves]
-    found = _sweep(self, gradient, frozenset(places), retain=True, tracked=create_graph).found
+    for leaf in leaves:
+        tensor("gradient", "what it is taken with respect to", leaf)
+    places = [_place_of(leaf) if is_tracked(leaf) else None for leaf in leaves]
+    found = _sweep(
+        self, gradient, frozenset(place for place in places if place is not None), retain=True, tracked=create_graph
+    ).found
     out: list[Tensor] = []
     for leaf, place in zip(leaves, places, strict=True):
-        ct = found.get(place)
+        ct = None if place is None else found.get(place)
         out.append(leaf.zeros_like() if ct is None else _leaf_gradient(self, leaf, ct, tracked=create_graph))
     return out
 

@@ -371,3 +371,35 @@ def test_a_size_at_which_other_views_meet_is_made_anew() -> None:
 
     for n in (*range(12), 30, 45, 55, 62, 70, 3, 80):
         run(n)
+
+
+@pytest.mark.parametrize("fills", [(-9.5, -7.25), (3, 5)])
+def test_numbers_that_stay_in_kernels_are_those_of_the_history(fills: tuple[float, float]) -> None:
+    def filled(n: int, number: float) -> None:
+        x, wanted = Tensor(np.ones((n, 4), np.float32)).realize(), np.ones((n, 4), np.float32)
+        x[n - 2 :] = number
+        x[:1] = x.sum(0)
+        wanted[n - 2 :] = number
+        wanted[:1] = wanted.sum(0)
+        np.testing.assert_array_equal(x.numpy(), wanted)
+
+    first, second = fills
+    for n in range(20, 27):
+        filled(n, first)
+    for n in (23, 22, 21, 12, 40):
+        filled(n, second)
+
+
+def test_integers_that_followed_from_a_size_are_those_of_the_history() -> None:
+    def filled(n: int, number: int) -> None:
+        x, wanted = Tensor(np.arange(2 * n).reshape(n, 2)).realize(), np.arange(2 * n).reshape(n, 2)
+        x[1:] = number
+        x[:1] = x.sum(0)
+        wanted[1:] = number
+        wanted[:1] = wanted.sum(0)
+        np.testing.assert_array_equal(x.numpy(), wanted)
+
+    for n in range(10, 17):
+        filled(n, 100 * n)
+    for n, number in ((20, 2000), (20, 1300), (13, 7), (30, 3000)):
+        filled(n, number)

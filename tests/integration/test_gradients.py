@@ -749,3 +749,17 @@ def test_what_is_joined_with_a_tracked_nothing_is_tracked() -> None:
     assert joined.requires_grad
     joined.sum().backward()
     assert x.grad is None or x.grad.shape == (0, 2)
+
+
+def test_weights_that_are_written_later_are_kept_for_what_was_computed_by_them() -> None:
+    w = Tensor([2.0, 3.0, 4.0], requires_grad=True)
+    t = w * 1
+    for i in range(1, 3):
+        t[i] = t[i - 1] * w[i] + w[i]
+    with no_grad():
+        for i in range(1, 3):
+            w[i] = w[i] * 2
+    assert w.tolist() == [2.0, 6.0, 8.0]
+    t[2].backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [12.0, 12.0, 10.0]

@@ -22,6 +22,7 @@ FOUND = {
     56226661561599: "elements that rows of a history read were dropped, as nobody else did",
     86927579187742: "the same",
     80002400022953: "an element of a detached tensor that nothing had tracked was written as if it were not detached",
+    78918627060474: "an element that a history needs was lost where the write of it read it, too",
 }
 
 

@@ -242,10 +242,10 @@ class Flush:
         if self.slice.stamps:
             register_scalars()
         self.slice.close()
+        self.slice.find_own()
         for storage, stamp in self.slice.stamps.items():
             if storage.log:
-                keep_overwritten(storage, stamp)
-        self.slice.find_own()  # now that histories hold what they need
+                self.slice.own.difference_update(keep_overwritten(storage, stamp))
         self.slice.find_lost()
         self._statements(self.slice.entries())
         for storage in self.slice.wanted:

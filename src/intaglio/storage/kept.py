@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from intaglio.core.dtypes import DType
+    from intaglio.ir.node import Node
     from intaglio.storage.columns import Integers
     from intaglio.storage.storage import Storage
 
 
-def keep_overwritten(storage: Storage, stamp: int) -> None:
-    """Make nodes of what histories need of a storage and its pending writes up to a stamp overwrite."""
-    if storage.followers:
-        times = _last_writes(storage, stamp) if storage.nbytes <= LARGEST_TIMES else None
-        _keep(storage, times)
+def keep_overwritten(storage: Storage, stamp: int) -> list[Node]:
+    """Make nodes of what histories need of a storage and its pending writes up to a stamp overwrite; gives them."""
+    if not storage.followers:
+        return []
+    times = _last_writes(storage, stamp) if storage.nbytes <= LARGEST_TIMES else None
+    return _keep(storage, times)
 
 
 def keep_everything(storage: Storage) -> None:
@@ -47,14 +49,18 @@ def _last_writes(storage: Storage, stamp: int) -> Times:
     return times
 
 
-def _keep(storage: Storage, times: Times | None) -> None:
+def _keep(storage: Storage, times: Times | None) -> list[Node]:
     """Make nodes of what rows read of a storage before its last writes (of all, where those are not known)."""
+    found: list[Node] = []
     for history in list(storage.followers or ()):
         assert isinstance(history, History)
         for dtype, offsets, stamps in reads_of_rows(history, storage):
             lost = times.newest_of(dtype, offsets) > stamps if times is not None else stamps < storage.sequence
             for offset, seen in {*zip(offsets[lost].tolist(), stamps[lost].tolist(), strict=True)}:
-                history.kept[storage.read_past(View(dtype, (), (), offset), seen)] = None
+                node = storage.read_past(View(dtype, (), (), offset), seen)
+                history.kept[node] = None
+                found.append(node)
+    return found
 
 
 def reads_of_rows(history: History, storage: Storage) -> Iterator[tuple[DType, Integers, Integers]]:

@@ -667,10 +667,12 @@ class _Writer:
         if self.target.has_fma:
             return self.floating("fma", dtypes.float64, shape, [x, y, self.fresh(f"fneg {kind} {product}")])
         word = self.type(dtypes.int64, shape)
-        upper = self.splat(dtypes.int64, -1 << 27, shape)  # half of the digits: products of halves are exact
+        upper = self.splat(dtypes.int64, -1 << 27, shape)  # half of the digits, rounded: products of halves are exact
+        half = self.splat(dtypes.int64, 1 << 26, shape)
 
         def halves(value: str) -> tuple[str, str]:
-            pattern = self.fresh(f"and {word} {self.fresh(f'bitcast {kind} {value} to {word}')}, {upper}")
+            pattern = self.fresh(f"add {word} {self.fresh(f'bitcast {kind} {value} to {word}')}, {half}")
+            pattern = self.fresh(f"and {word} {pattern}, {upper}")
             high = self.fresh(f"bitcast {word} {pattern} to {kind}")
             return high, do("sub", value, high)
 

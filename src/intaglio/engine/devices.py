@@ -237,7 +237,7 @@ class Cpu(Device):
     def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
         """Run kernels in order; waves and large kernels by as many threads as the settings say."""
         if launches.table is None:
-            noted = zip(launches.executables, launches.starts, launches.costs, strict=False)
+            noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
             rows = [Row(e.address, start, e.lowered.chunks, cost) for e, start, cost in noted]
             launches.table = Table(_compiler(), rows, launches.waves)
         launches.table.run(slots, threads_now(), first, last)

@@ -142,7 +142,7 @@ class _Family:
 
 
 @dataclass(slots=True)
-class _Recalled:
+class _Keyed:
     """What is remembered under a key of numbers (`storage/still.py`).
 
     Attributes:
@@ -165,7 +165,7 @@ class Plans:
     def __init__(self, limit: int = REMEMBERED) -> None:
         self.limit: Final = limit
         self._known: Final[OrderedDict[Key, tuple[Key, Form, int]]] = OrderedDict()  # the key itself, and its values
-        self._recalled: Final[OrderedDict[bytes, _Recalled]] = OrderedDict()
+        self._recalled: Final[OrderedDict[bytes, _Keyed]] = OrderedDict()
         self._families: Final[OrderedDict[Skeleton, _Family]] = OrderedDict()
         self._size: int = 0
         self._recalled_size: int = 0  # the bytes of keys of numbers
@@ -243,7 +243,7 @@ class Plans:
         if form is None or form.template is not template:
             return
         numbers = range(len(rests)) if known.buffers is None else [k for k, _ in known.buffers]
-        made = _Recalled([(k, rests[k]) for k in numbers], known.lifted, known.stay)
+        made = _Keyed([(k, rests[k]) for k in numbers], known.lifted, known.stay)
         before = self._recalled.get(key)
         if before is not None and (before.buffers, before.lifted, before.stay) == (
             made.buffers,
@@ -254,7 +254,7 @@ class Plans:
         made.forms[stay] = Form(template, size)
         self._recall_by(key, made)
 
-    def _recall_by(self, key: bytes, found: _Recalled) -> None:
+    def _recall_by(self, key: bytes, found: _Keyed) -> None:
         """Remember what is known by a key."""
         if key not in self._recalled:
             self._recalled_size += len(key)
@@ -278,7 +278,7 @@ class Plans:
             same = structure.refs == refs and structure.starts == starts
             rest = {literal: k for k, literal in enumerate(literals)}
             lifted = [rest.pop(number) for number in structure.numbers]
-            found = _Recalled(None if same else buffers, lifted, list(rest.values()))
+            found = _Keyed(None if same else buffers, lifted, list(rest.values()))
             self._recall_by(key, found)
         if len(found.forms) >= FORMS:
             found.forms.clear()

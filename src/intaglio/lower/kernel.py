@@ -17,9 +17,9 @@ from intaglio.ir.rewrite import rewrite
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.blocks import Blocks, Member, Sheets, block_rows, written_over
 from intaglio.lower.choice import MODEL, Choice, Decisions
-from intaglio.lower.columns import Kept, by_reductions, rows_below
+from intaglio.lower.columns import HEAVY, Kept, by_reductions, rows_below
 from intaglio.lower.dots import Dots, dot_ranges
-from intaglio.lower.emit import STRIDED, Emitter, usual
+from intaglio.lower.emit import LINE, STRIDED, Emitter, usual
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import CHUNK, Loops, Place
 from intaglio.lower.merge import merge_folds
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
     from intaglio.lower.choice import Decision
 
 PANEL: Final = 32  # columns of a packed factor that lie together
-LINE: Final = 64  # bytes of a line of memory
 TILE: Final = 16  # elements of a line of memory: the height of a transposition's blocks
-HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 SCRATCH: Final = 1 << 16  # bytes of scratch at most
 UNROLL: Final = 2  # vectors at once in elementwise loops
 COLUMNS: Final = 4  # vectors at once where columns are reduced, and read again: some of a line's neighbours

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import toposort
 from intaglio.lower.binding import Binding
+from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK
 from intaglio.ops.elementwise import add, minimum
@@ -33,7 +34,6 @@ LONG: Final = 60  # nodes of values up to which half as many do
 NEAR: Final = 4  # neighbours in memory from which they are worth a vector
 WAYS: Final = 8  # lines that the first cache holds of those that lie a multiple of PAGE bytes apart
 PAGE: Final = 4096
-LINE: Final = 64  # bytes of a line
 
 
 @dataclass(frozen=True, slots=True)

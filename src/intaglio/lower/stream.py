@@ -92,7 +92,7 @@ class Stream:
         extent = self.loops.extent(self.column)
         start, stop = number(0), number(extent)
         if split and self.emitter.target.threads > 1:
-            start, stop = self.loops.chunk_of(extent, self.share)
+            start, stop = self.loops.chunk_of(extent, self._share(extent))
 
         def blocks(_: Node, carried: list[Node]) -> list[Node]:
             self.emitter.bit(self.block)
@@ -112,10 +112,8 @@ class Stream:
 
         self.loops.nest(outer, blocks)
 
-    @property
-    def share(self) -> int:
+    def _share(self, extent: int) -> int:
         """Columns of a chunk: pieces of rows that are not too short, as many for each thread, and equally long."""
-        extent = self.loops.extent(self.column)
         size, threads = extent * self.sums[0].dtype.itemsize, self.emitter.target.threads
         chunks = max(1, min(CHUNKS, size // PAGE), min(threads, 2 * size // PIECE))
         chunks -= chunks % threads if chunks > threads else 0

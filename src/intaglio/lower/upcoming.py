@@ -87,7 +87,9 @@ def shares(lines: int, tiles: int) -> tuple[int, int]:
 
 
 def _is_even(emitter: Emitter, node: Node, row: Node, column: Node) -> bool:
-    """Whether a load steps evenly along rows and along columns."""
+    """Whether a load steps evenly along rows and columns, from where no other load says: that would really run."""
+    if any(isinstance(n.op, Load) for n in walk((node.src[1],))):
+        return False
     _, terms = emitter.index.affine(node.src[1])
     both = emitter.bit(row) | emitter.bit(column)
     return {row, column} <= terms.keys() and sum(bool(emitter.mask(t) & both) for t in terms) == 2

@@ -40,7 +40,7 @@ from intaglio.storage.storage import Storage, pending
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.engine.plan import Plan
@@ -58,17 +58,13 @@ def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[
             again = recall(wanted, nodes)
             if not isinstance(again, Recalled):
                 return Flush(_needed(wanted, nodes)).run(again)
-            if postponed:
-                run_postponed(again.plan.buffers)
-            engine.execute(again.plan, again.commit)
+            _run(again.plan, again.commit)
             return again.outputs
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
             return outputs
-        if postponed:
-            run_postponed(plan.buffers)
-        engine.execute(plan, lambda: _found(homes))
+        _run(plan, lambda: _found(homes))
         return outputs
 
 
@@ -84,6 +80,13 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
         held = _postponed(still.plan)
         _found(still.homes)
         return held, still.outputs
+
+
+def _run(plan: Plan, commit: Callable[[], None]) -> None:
+    """Run a plan after what is postponed on its buffers. `commit`: notes that it has run."""
+    if postponed:
+        run_postponed(plan.buffers)
+    engine.execute(plan, commit)
 
 
 def _found(homes: dict[Storage, BufferRef]) -> None:
@@ -213,10 +216,8 @@ class Flush:
         if self.program.statements or self.program.outputs:
             plan = self._learnt(name) if name is not None else None
             plan = plan or plans.plan(self.program)
-            if postponed:
-                run_postponed(plan.buffers)
             renamed = plan.renamed
-            engine.execute(plan, lambda: self._commit(renamed))
+            _run(plan, lambda: self._commit(renamed))
         else:
             run_postponed([*outputs, *[s.ref for s in self.slice.wanted if s.ref is not None]])
             self._commit(renamed)

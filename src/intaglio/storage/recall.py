@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from intaglio.storage.storage import Storage
 
 
-KEYS: Final = 1 << 10  # histories of which it is known which reads are overwritten
+KEYS: Final = 1 << 22  # bytes of keys of histories of which it is known which reads are overwritten
 
 
 class Name(NamedTuple):
@@ -92,20 +92,27 @@ def recall(storages: Sequence[Storage], nodes: Sequence[Node]) -> Recalled | Nam
     if history.walk.is_read_elsewhere():
         return None
     base = history.key()
-    history.keep(history.walk.lost(_overwritten(history.walk, base), nodes))
+    history.keep(history.walk.lost(_overwritten.of(history.walk, base), nodes))
     name = Name.of(base, history.lost)
     device = history.device
     homes = [BufferRef(storage.nbytes, device) for storage in history.walk.homeless]
     outputs, saved = ([BufferRef(n.nbytes, device) for n in of] for of in (history.roots, history.kept))
     made = Made(homes, outputs, saved)
-    plan = plans.recalled(name.key, *history.buffers(made), history.walk.literals)
-    if plan is None:
-        member = history.member()
-        found = families.find(member) if member is not None else None
-        if member is not None and found is not None:
-            plans.adopt(name.key, *found, history.rests(member), history.walk.literals)
-            plan = plans.recalled(name.key, *history.buffers(made), history.walk.literals)
+    program = name.key, *history.buffers(made), history.walk.literals
+    plan = plans.recalled(*program)
+    if plan is None and _is_of_family(history, name):
+        plan = plans.recalled(*program)
     return name if plan is None else Recalled(history, made, plan)
+
+
+def _is_of_family(history: _History, name: Name) -> bool:
+    """Whether a history differs in a size alone from one that ran; if so, it is known by its name from now on."""
+    member = history.member()
+    found = families.find(member) if member is not None else None
+    if member is None or found is None:
+        return False
+    plans.adopt(name.key, *found, history.rests(member), history.walk.literals)
+    return True
 
 
 def learn(
@@ -144,20 +151,29 @@ def learn(
     return plan
 
 
+class _Overwritten:
+    """Which reads of histories are overwritten, by their keys."""
+
+    def __init__(self) -> None:
+        self._known: Final[dict[bytes, list[int]]] = {}
+        self._size: int = 0  # of the keys
+
+    def of(self, walk: Written, key: bytes) -> list[int]:
+        """The numbers of the reads of a walk whose bytes are overwritten, looked for once for each key."""
+        if not walk.is_read_before:
+            return []
+        found = self._known.get(key)
+        if found is None:
+            self._size += len(key)
+            if self._size > KEYS:
+                self._known.clear()
+                self._size = len(key)
+            found = self._known[key] = walk.overwritten()
+        return found
+
+
 families: Final = Families()
-_old: Final[dict[bytes, list[int]]] = {}  # by the key of a history, which of its reads are overwritten
-
-
-def _overwritten(walk: Written, key: bytes) -> list[int]:
-    """The numbers of the reads of a walk whose bytes are overwritten, looked for once for each key."""
-    if not walk.is_read_before:
-        return []
-    found = _old.get(key)
-    if found is None:
-        if len(_old) >= KEYS:
-            _old.clear()
-        found = _old[key] = walk.overwritten()
-    return found
+_overwritten: Final = _Overwritten()
 
 
 class _History:

@@ -303,9 +303,8 @@ def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None, crea
         >>> g.tolist(), h.tolist()
         ([3.0, 12.0], [6.0, 12.0])
     """
-    for leaf in leaves:
-        tensor("gradient", "what it is taken with respect to", leaf)
-    places = [_place_of(leaf) if is_tracked(leaf) else None for leaf in leaves]
+    each = [tensor("gradient", "what it is taken with respect to", leaf) for leaf in leaves]
+    places = [_place_of(leaf) if is_tracked(leaf) else None for leaf in each]
     found = _sweep(
         self, gradient, frozenset(place for place in places if place is not None), retain=True, tracked=create_graph
     ).found

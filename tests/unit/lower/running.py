@@ -23,6 +23,8 @@ from intaglio.runtime.compiler import Compiler, host_target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from intaglio.core.target import Target
+
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 TYPES: dict[str, DType] = {
     "float32": dtypes.float32,
@@ -65,9 +67,15 @@ def compiler() -> Compiler:
     return Compiler(lambda: None)
 
 
-def run(operands: Operands, *statements: Node, threads: int = 1, interpret: bool = False) -> Lowered:
-    """Lower and run statements on the arrays, each chunk by a call of its own, the last one first."""
-    target = host_target(threads)
+def run(
+    operands: Operands, *statements: Node, threads: int = 1, interpret: bool = False, target: Target | None = None
+) -> Lowered:
+    """Lower and run statements on the arrays, each chunk by a call of its own, the last one first.
+
+    Args:
+        threads: Of this machine, for which it is lowered where no target is given.
+    """
+    target = target or host_target(threads)
     lowered = lower(sink(*statements), target)
     slots = array("Q", (a.ctypes.data for a in operands.arrays))
     if interpret:

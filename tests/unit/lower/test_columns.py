@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from intaglio.lower.kernel import lower
 from intaglio.ops.elementwise import add, div, exp, mul, sub
-from intaglio.ops.loop import sink
 from intaglio.ops.memory import Local
 from intaglio.ops.movement import broadcast, reshape
 from intaglio.ops.reduce import reduce
-from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers
+from tests.unit.lower.running import Operands, numbers
 from tests.unit.lower.running import run as run_alone
 
 if TYPE_CHECKING:
@@ -28,12 +24,7 @@ SHAPES = [(1, 40), (2, 1), (7, 15), (8, 64), (16, 63), (24, 63), (31, 65), (33, 
 
 def run(k: Operands, *statements: Node, level2: int = 1 << 20, threads: int = 1) -> int:
     """Run statements, the last chunk first; gives how many arrays of scratch there are."""
-    target = replace(host_target(threads), level2=level2)
-    lowered = lower(sink(*statements), target)
-    address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
-    slots = array("Q", (x.ctypes.data for x in k.arrays))
-    for chunk in reversed(range(lowered.chunks)):
-        SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+    lowered = run_alone(k, *statements, target=replace(host_target(threads), level2=level2))
     return len({s for n in lowered.linear.src for s in n.src if isinstance(s.op, Local)})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,9 @@ from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Local, const
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce
-from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers
+from tests.unit.lower.running import Operands, numbers
+from tests.unit.lower.running import run as run_alone
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -41,12 +40,7 @@ def product(k: Operands, a: np.ndarray, b: np.ndarray, matrix: Node | None = Non
 
 def run(k: Operands, *statements: Node, level2: int, threads: int) -> int:
     """Run statements, the last chunk first; gives how many scratch arrays there were."""
-    target = replace(host_target(threads), level2=level2)
-    lowered = lower(sink(*statements), target)
-    address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
-    slots = array("Q", (x.ctypes.data for x in k.arrays))
-    for chunk in reversed(range(lowered.chunks)):
-        SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+    lowered = run_alone(k, *statements, target=replace(host_target(threads), level2=level2))
     scratch = {s for n in lowered.linear.src for s in n.src if isinstance(s.op, Local)}
     assert sum(s.op.size * s.dtype.itemsize for s in scratch if isinstance(s.op, Local)) <= PACK
     return len(scratch)

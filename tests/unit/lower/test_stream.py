@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,21 +20,19 @@ from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Local, const
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import Dot, reduce
-from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers
+from tests.unit.lower.running import Operands, numbers
+from tests.unit.lower.running import run as run_alone
+
+if TYPE_CHECKING:
+    from intaglio.ir.node import Node
 
 SMALL = 1 << 10  # caches for which all matrices here are large
 
 
-def run(k: Operands, *statements: object, level2: int, threads: int) -> bool:
+def run(k: Operands, *statements: Node, level2: int, threads: int) -> bool:
     """Run statements, the last chunk first; gives whether the results were kept in scratch."""
-    target = replace(host_target(threads), level1=level2, level2=level2)
-    lowered = lower(sink(*statements), target)  # pyright: ignore[reportArgumentType]
-    address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
-    slots = array("Q", (x.ctypes.data for x in k.arrays))
-    for chunk in reversed(range(lowered.chunks)):
-        SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+    lowered = run_alone(k, *statements, target=replace(host_target(threads), level1=level2, level2=level2))
     return any(isinstance(s.op, Local) for n in lowered.linear.src for s in n.src)
 
 
@@ -130,11 +128,7 @@ def test_products_by_matrices_of_their_own_run_one_after_the_other(height: int, 
             k.write(out, add(reduce("sum", p, (2,)), expand(const(dtypes.float32, n), (height, columns))))
             for n, (out, p) in enumerate(zip(results, products, strict=True))
         ]
-        lowered = lower(sink(*stores), target)
-        address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
-        slots = array("Q", (a.ctypes.data for a in k.arrays))
-        for chunk in reversed(range(lowered.chunks)):
-            SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+        lowered = run_alone(k, *stores, target=target)
         for n, (out, m) in enumerate(zip(results, right, strict=True)):
             assert np.array_equal(out, x @ m + n)
         return len({s for n in lowered.linear.src for s in n.src if isinstance(s.op, Local)}), lowered.chunks

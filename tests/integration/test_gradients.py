@@ -763,3 +763,18 @@ def test_weights_that_are_written_later_are_kept_for_what_was_computed_by_them()
     t[2].backward()
     assert w.grad is not None
     assert w.grad.tolist() == [12.0, 12.0, 10.0]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_gradients_are_with_respect_to_a_value_as_it_is_now(before: bool) -> None:
+    w = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    h = w * 2
+    if before:
+        h[0] = h[1] * 1
+    y = (h * h).sum()
+    now, _ = y.gradient(h, w)
+    assert now.tolist() == [8.0 if before else 4.0, 8.0, 12.0]
+    h[2] = h[1] * 5
+    now, leaf = y.gradient(h, w)
+    assert now.tolist() == [0.0, 0.0, 0.0]
+    assert leaf.tolist() == ([0.0, 32.0, 24.0] if before else [8.0, 16.0, 24.0])

@@ -39,7 +39,7 @@ class Backward:
         """Begin with the cotangent of the root.
 
         Attributes:
-            found: The cotangents of the wanted values, and of the last version of each wanted storage, flat.
+            found: The cotangents of the wanted values, and of each wanted storage as it is now, flat.
         """
         self.root: Final = root
         self.wanted: Final = wanted
@@ -72,9 +72,10 @@ class Backward:
                     self._add_shares(vertex, shares)
                 ct = self.flat.pop(vertex, None)
                 if ct is not None:
-                    if vertex[0] in self.wanted:
-                        self.found.setdefault(vertex[0], ct)
-                    self._pull_version(*vertex, ct)
+                    storage, version = vertex
+                    if storage in self.wanted and version == self.past.newest(storage):
+                        self.found[storage] = ct
+                    self._pull_version(storage, version, ct)
 
     # -- order
 

@@ -93,6 +93,12 @@ class Past:
         found = self._versions.get(storage)
         return bisect_right(found.starts, stamp) if found is not None else 0
 
+    def newest(self, storage: Storage) -> int | None:
+        """The version of a storage as it is now; None where the value depends on none after its last write."""
+        history = history_of(storage)
+        last = history.records[-1].sequence if history is not None and history.records else 0
+        return self.version(storage, last) if last <= self._stamps.get(storage, -1) else None
+
     # -- which writes
 
     def _collect(self, root: Node) -> None:

@@ -289,7 +289,7 @@ def _leaf_gradient(root: Tensor, leaf: Tensor, ct: Node, *, tracked: bool) -> Te
 
 
 def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None, create_graph: bool = False) -> list[Tensor]:
-    """The gradients of this tensor with respect to others, zeros where it does not depend on one.
+    """The gradients of this tensor with respect to others as they are now, zeros where it does not depend on one.
 
     Args:
         leaves: The tensors that it is taken with respect to, whether they were computed or not.

@@ -822,7 +822,7 @@ class Emitter:
                 continue
             score = 0
             for n in loads:
-                step = self.index.affine(n.src[1])[1].get(r, 0)
+                step = self.index.step(n.src[1], r)
                 inner = any(isinstance(s.op, Load) for s in toposort((n.src[1],)))
                 score += 4 if step == 1 else 1 if step == 0 and not inner else -3
             if extent >= self.lanes_of(body) and (best is None or score >= best[0]):

@@ -79,6 +79,10 @@ class Index:
                 self._affine[n] = self._combined(n, self._affine[n.src[0]], self._affine[n.src[1]])
         return self._affine[node]
 
+    def step(self, place: Node, r: Node) -> int:
+        """How far a place moves as a range does by one; 0 if it does not, or not evenly."""
+        return self.affine(place)[1].get(r, 0)
+
     def _literal(self, node: Node) -> tuple[int, Terms]:
         """The form of a constant."""
         assert isinstance(node.op, Const)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from intaglio.ir.node import Node, make
+from intaglio.ir.node import Node, make, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import Decisions, about
+from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
 from intaglio.ops.elementwise import lt, minimum, mul
 from intaglio.ops.loop import Chunk
+from intaglio.ops.reduce import Fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,11 @@ class Place:
     pointer: Node
     index: Node
     value: Node
+
+
+def has_fold(places: Sequence[Place]) -> bool:
+    """Whether a nest reduces something."""
+    return any(isinstance(n.op, Fold) for n in walk([p.value for p in places]))
 
 
 class Loops:
@@ -78,6 +85,17 @@ class Loops:
         begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
         end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
         return begin, emitter.put(0, minimum(end, number(extent)))
+
+    def share(self, r: Node, unit: int) -> tuple[Node, Node]:
+        """The part of a range that one thread takes: whole units, but for the last."""
+        extent = self.extent(r)
+        per = -(-extent // self.emitter.target.threads)
+        return self.chunk_of(extent, -(-per // unit) * unit)
+
+    def line(self, place: Place, r: Node) -> int:
+        """How many steps of a range there are to a line of memory: with fewer, threads would write to one line."""
+        step = abs(self.emitter.index.step(place.index, r)) * place.pointer.dtype.itemsize
+        return -(-LINE // max(step, 1))
 
     def together(
         self,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from intaglio.lower.blocks import Sheets
     from intaglio.lower.loops import Loops
     from intaglio.lower.ranges import Scalarize
+    from intaglio.lower.values import Values
     from intaglio.ops.rescaling import Exponentials
 
 COLUMNS: Final = 256  # of a block at most: what is done once for each row and block is little beside them
@@ -54,8 +55,7 @@ class Stores:
     stores: Sequence[Node]
     found: Exponentials
     scalar: Scalarize
-    target: Callable[[Node, tuple[Node, ...], Scalarize], tuple[Node, Node]]  # pointer and place of an element
-    decomposed: Callable[[Node], Node]  # a value by primitive ops
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Rescaled(RowBlocks):
 
     def _at(self, value: Node, indices: tuple[Node, ...], column: Node) -> Node:
         """A value at a row, the scratch of all rows read as that of a block of rows and columns."""
-        simple = self.made.decomposed(self.made.scalar.at(value, (*self.sheets.own, *indices)))
+        simple = self.made.values.at(self.made.scalar, value, (*self.sheets.own, *indices))
         read = [n for n in walk((simple,)) if isinstance(n.op, Load) and n.src[0] in self.scratch]
         place = self._place(column)
         return substitute((simple,), {n: self._load(self.scratch[n.src[0]], place) for n in read})[0]
@@ -192,8 +192,8 @@ class Rescaled(RowBlocks):
         windows = {n: window(View.contiguous(n.dtype, n.shape), pointer) for n, pointer in whole.items()}
         (value,) = substitute((self.made.found.last,), windows)
         rest = tuple(scalar.range(n) if n != 1 else number(0) for n in store.src[0].shape[len(own) :])
-        pointer, index = self.made.target(store.src[0], (*own, *rest), scalar)
-        value = self.made.decomposed(scalar.at(value, (*own, *rest)))
+        pointer, index = self.made.values.target(store.src[0], (*own, *rest), scalar)
+        value = self.made.values.at(scalar, value, (*own, *rest))
         for s in self.sums:
             zeros = (number(0),) * (s.node.rank - len(own))
             base = scalar.at(windows[s.node], (*self.sheets.starts, *zeros)).src[1]
@@ -219,7 +219,7 @@ class Rescaled(RowBlocks):
         exponent = self._at(self.made.found.exponent, (here,), column)
         (inner,) = substitute((exponent,), {column: along})
         largest = maximum(self._load(self.largest, self.row), make(Fold("max"), inner, along))
-        weight = self.made.decomposed(exp(sub(exponent, self._finite())))
+        weight = self.made.values.decomposed(exp(sub(exponent, self._finite())))
         weights = Member(Place(self.scratch[self.whole], self._place(column), weight), [column])
         sums: list[Member] = []
         for s in self.sums:
@@ -348,7 +348,7 @@ class Rescaled(RowBlocks):
         """The largest numbers of some rows, what sums so far are multiplied by, and the weights."""
         self.loops.nest([self.row], lambda _, k: (self.nest([larger], []), k)[1])
         shrunk = exp(sub(self._load(self.largest, self.row), self._finite()))
-        self.nest([Place(self.factor, self.row, self.made.decomposed(shrunk))], [self.row])
+        self.nest([Place(self.factor, self.row, self.made.values.decomposed(shrunk))], [self.row])
         self.nest([Place(self.largest, self.row, self._load(self.larger, self.row))], [self.row])
 
         def weigh(_: Node, carried: list[Node]) -> list[Node]:

@@ -160,4 +160,4 @@ class Running:
 
     def _step(self, place: Node, r: Node) -> int:
         """How far a range steps through memory."""
-        return self.emitter.index.affine(place)[1].get(r, 0)
+        return self.emitter.index.step(place, r)

@@ -14,7 +14,7 @@ from intaglio.core.target import Target
 from intaglio.engine.devices import device_of
 from intaglio.ir.node import make
 from intaglio.ir.view import View
-from intaglio.lower import kernel
+from intaglio.lower import rows as row_stores
 from intaglio.lower.rescale import COLUMNS, HIGH, column_block, row_block
 from intaglio.ops.elementwise import lt, where
 from intaglio.ops.memory import Param, iota, window
@@ -42,7 +42,7 @@ def forget() -> None:
 @pytest.fixture(autouse=True)
 def every_row_is_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Rows of any length go by in blocks of columns."""
-    monkeypatch.setattr(kernel, "are_long", lambda *_: True)
+    monkeypatch.setattr(row_stores, "are_long", lambda *_: True)
     forget()
     yield
     forget()
@@ -51,7 +51,7 @@ def every_row_is_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def whole(program: Callable[[], Tensor]) -> np.ndarray[Any, Any]:
     """A value computed by whole rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "are_long", lambda *_: False)
+        patch.setattr(row_stores, "are_long", lambda *_: False)
         forget()
         made = in_one(program())
     forget()

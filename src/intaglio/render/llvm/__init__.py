@@ -1,0 +1,3 @@
+"""LLVM IR text."""
+
+from .kernel import render as render

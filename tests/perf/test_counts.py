@@ -543,6 +543,27 @@ def test_a_chain_of_hundreds_of_operations_is_one_kernel(step: Callable[[Any, An
     assert GlobalCounters.global_mem == 2 * 3 * 4
 
 
+@pytest.mark.parametrize(
+    ("step", "kernels"),
+    [
+        (lambda x: x - x.sum() * 0.01, 8),
+        (lambda x: x - x.sum(1, keepdims=True) * 0.1, 34),
+        (lambda x: x * 0.9 - (x * x).sum() * 0.01, 13),
+    ],
+    ids=["of all", "of rows", "of squares"],
+)
+def test_a_chain_of_reductions_is_cut_where_it_is_deep_and_what_comes_after_computes_nothing_again(
+    step: Callable[[Any], Any], kernels: int
+) -> None:
+    array = np.linspace(0.0, 0.25, 64, dtype=np.float64).reshape(8, 8)
+    x, want = Tensor(array).realize(), array
+    for _ in range(400):
+        x, want = step(x), step(want)
+    got, count, _ = counted(x.numpy)
+    assert np.allclose(got, want, rtol=1e-9)
+    assert count == kernels
+
+
 def test_a_chain_that_reads_many_arrays_is_cut_where_they_are_too_many_at_once() -> None:
     arrays = [np.full(5, i, np.float32) for i in range(400)]
     tensors = [Tensor(array).realize() for array in arrays]

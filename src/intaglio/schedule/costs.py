@@ -38,6 +38,10 @@ class Costs:
         self._reads[node] = arrays
         self._arrays += arrays
 
+    def of(self, node: Node) -> int:
+        """The ops that a value took when it was last computed or read."""
+        return self._ops[node]
+
     def compute(self, node: Node) -> tuple[int, int]:
         """The ops that a value takes, and the arrays that it reads."""
         if not node.src or (isinstance(node.op, Window) and isinstance(node.src[0].op, Buffer)):

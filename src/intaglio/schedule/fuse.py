@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -264,6 +265,7 @@ class _Materialize:
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
                 chosen.add(node)
         choose_folded(order, chosen, self._fixed(root), is_dot)
+        users = Counter(s for n in order for s in {*n.src})
         for node in order:
             if node in self.done:
                 costs.read(node)
@@ -274,6 +276,8 @@ class _Materialize:
             must = node in chosen
             match node.op:
                 case Reduce():
+                    if inner > DEEPEST:
+                        inner = self._cut_below(node, users, chosen, costs)
                     pieces = pieces_of(node) if node.size <= FEW else []
                     chosen.update(pieces)
                     must = must or inner > DEEPEST or (bool(pieces) and _feeds_many(node, order, chosen))
@@ -289,6 +293,24 @@ class _Materialize:
                 chosen.add(node)
                 costs.read(node)
         return chosen
+
+    def _cut_below(self, deep: Node, users: Counter[Node], chosen: set[Node], costs: Costs) -> int:
+        """Store what a deep reduction and others are computed from; gives the ops that it takes then.
+
+        Were only the reduction stored, what comes after it would compute all that again, and so would each reduction
+        of that.
+        """
+
+        def is_alone(node: Node) -> bool:
+            return node is deep or (users[node] == 1 and node not in self.done and node not in chosen)
+
+        for node in toposort((deep,), enter=is_alone):
+            if is_alone(node):
+                costs.compute(node)
+            elif isinstance(node.op, Elementwise) and node.shape and costs.of(node) > DEEPEST // 2:
+                chosen.add(node)
+                costs.read(node)
+        return costs.of(deep)
 
     def _ops_of_size(self, node: Node, chosen: set[Node]) -> int:
         """How many ops of a value's own size it takes: those of its rows are done once for each row."""
@@ -310,7 +332,7 @@ class _Materialize:
                     column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
                     for factor in node.src[0].src:
                         self._factor(factor, column, node.op.axes, chosen)
-                    must = must or _has_product_below(node, order, chosen, self.done)
+                    must = must or _has_product_below(node, chosen, self.done)
                 elif is_dot(node):
                     for factor in node.src[0].src:
                         if self._is_dear(factor, node):
@@ -423,7 +445,7 @@ def split_root(statement: Write) -> list[Statement]:
     ]
 
 
-def _has_product_below(node: Node, order: list[Node], chosen: set[Node], done: dict[Node, Node]) -> bool:
+def _has_product_below(node: Node, chosen: set[Node], done: dict[Node, Node]) -> bool:
     """Whether another reduction is computed within this product."""
     stack = list(node.src)
     seen: set[Node] = set()

@@ -12,6 +12,7 @@ import selectors
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from benchmarks.works import Work
 
 PATIENCE: Final = 120.0  # seconds for one peer's rounds of one work
+BEGAN: Final = time.perf_counter()
 PLACE: Final = Path(__file__).parent / "RESULTS.md"
 
 
@@ -39,6 +41,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write {PLACE.name} though it is a part")
     asked = parser.parse_args()
     rounds, seconds = (3, 0.05) if asked.quick else (5, 0.2)
+    own = [line for line in fresh.FRESH if asked.only in line.name]
+    if not own and not any(asked.only in work.name for work in LINES):
+        names = ", ".join(f'"{line.name}"' for line in (*LINES, *fresh.FRESH))
+        parser.error(f"no work has {asked.only!r} in its name; there are {names}")
     missing = {name: reason for name in asked.peers if (reason := PEERS[name].missing())}
     peers = [name for name in asked.peers if name not in missing]
     rows = {work.name: Row(work.name, f"{work.aim} x best peer", work.aim) for work in LINES if asked.only in work.name}
@@ -48,19 +54,24 @@ def main() -> None:
         limits[threads] = Limits(**worker.ask("limits", []))
         for work in LINES:
             if work.name in rows:
-                print(f"{threads} threads: {work.name}", file=sys.stderr, flush=True)
+                told(f"{threads} threads: {work.name}")
                 row = rows[work.name]
                 row.cells[threads] = cell(work, worker.ask(work.name, peers), limits[threads])
         worker.close()
-    own = [line for line in fresh.FRESH if asked.only in line.name]
     for line in own:
-        print(line.name, file=sys.stderr, flush=True)
+        told(line.name)
         rows[line.name] = fresh_row(line, max(asked.threads), rounds, with_jax="jax" in peers)
     results = Results(rows=list(rows.values()), peers=peers, missing=missing, limits=limits, rounds=rounds)
     text = render(results)
+    told("done")
     print(text)
     if asked.write or not (asked.only or asked.quick):
         PLACE.write_text(text, encoding="utf-8")
+
+
+def told(what: str) -> None:
+    """Say what is timed next, and how many seconds everything has taken so far."""
+    print(f"{time.perf_counter() - BEGAN:6.1f} s  {what}", file=sys.stderr, flush=True)
 
 
 def cell(work: Work, answer: dict[str, Any], limits: Limits) -> Cell:

@@ -97,6 +97,21 @@ INDEXING: list[Case] = [
         "write: each position of the target must have bytes of its own; the view of shape (3,) with strides (0,) "
         "(bytes) repeats some. Write to a .clone()?",
     ),
+    (
+        lambda: put(Tensor([1, 2]), 0, "a"),
+        "DTypeError",
+        "setitem: the value must be a tensor, an array, a list or a number; got 'a'.",
+    ),
+    (
+        lambda: put(Tensor([1, 2]), 0, 1j),
+        "DTypeError",
+        "setitem: the value must be a tensor, an array, a list or a number; got complex.",
+    ),
+    (
+        lambda: Tensor([1, 2]).fill_(None),  # pyright: ignore[reportArgumentType]
+        "DTypeError",
+        "fill_: the value must be a tensor, an array, a list or a number; got None.",
+    ),
 ]
 MAKING: list[Case] = [
     (lambda: small(300), "ValueRangeError", "Tensor: the numbers must fit the dtype; 300 does not fit int8."),
@@ -318,6 +333,11 @@ SHAPES: list[Case] = [
         lambda: table().pad((3, 3), mode="reflect"),
         "ShapeError",
         "pad: reflection must be shorter than the axis; got (3, 3) for 3.",
+    ),
+    (
+        lambda: table().pad(((1, -3), (0, 0))),
+        "ShapeError",
+        "pad: no more can be cut off an axis than it has; (1, -3) for axis 0 of size 2.",
     ),
     (
         lambda: table().index_add(0, Tensor([0]), table()),
@@ -577,3 +597,9 @@ def test_a_missing_file(tmp_path: Path) -> None:
         assert isinstance(missing.value, (FileNotFoundError, errors.FileFormatError, ValueError))
     with pytest.raises(FileNotFoundError):
         safe_load(path)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_a_class_that_there_is_not_is_told_by_the_loss(name: str) -> None:
+    with pytest.raises(errors.IndexRangeError, match=rf"^{name}: 5 is out of range for axis 1 of size 3; indexed at "):
+        getattr(table().float(), name)(Tensor([0, 5])).item()

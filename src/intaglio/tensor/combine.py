@@ -22,7 +22,7 @@ from intaglio.tensor.movement import axis_of, flat_ints
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from intaglio.ir.node import Node
+    from intaglio.ir.node import Node, Shape
     from intaglio.tensor.tensor import Tensor
 
 
@@ -193,6 +193,7 @@ def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: flo
         fill = number("pad", "the value", value)
         cut = self
         if any(a < 0 or b < 0 for a, b in pads):
+            _check_cut(pads, self.shape)
             cut = self.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pads, self.shape, strict=True)])
         grow = tuple((max(a, 0), max(b, 0)) for a, b in pads)
         node = movement.pad(cut._value(), grow)
@@ -224,6 +225,15 @@ def _pads(padding: Sequence[Any], rank: int) -> list[tuple[int, int]]:
     if len(found) != rank or any(len(pair) != 2 for pair in found):
         raise ShapeError(f"pad: one pair for each axis; got {len(found)} for {axes(rank)}.")
     return [(before, after) for before, after in found]
+
+
+def _check_cut(pads: list[tuple[int, int]], shape: Shape) -> None:
+    """Raise where negative padding cuts more off an axis than it has."""
+    for axis, ((before, after), n) in enumerate(zip(pads, shape, strict=True)):
+        if max(0, -before) + max(0, -after) > n:
+            raise ShapeError(
+                f"pad: no more can be cut off an axis than it has; ({before}, {after}) for axis {axis} of size {n}."
+            )
 
 
 def _pad_places(mode: str, n: int, before: int, after: int) -> list[int]:
@@ -384,7 +394,12 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
         >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[1], [0]])).tolist()
         [[2], [3]]
     """
-    _, places = _along("gather", self, dim, index)
+    return gathered("gather", self, dim, index)
+
+
+def gathered(name: str, self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """As gather, for a named op."""
+    _, places = _along(name, self, dim, index)
     return self._make(take_at(self._value(), *places), self, index)
 
 

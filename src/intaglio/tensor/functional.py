@@ -13,6 +13,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, attention, layer_norm_of
 from intaglio.ops.memory import const
 from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
+from intaglio.tensor.combine import gathered
 from intaglio.tensor.elementwise import broadcast_shapes, check_computes, check_device, copied, tensor_of
 from intaglio.tensor.movement import axis_of, expanded, ravel
 from intaglio.tensor.reduce import HALF, mean
@@ -258,7 +259,7 @@ def _class_loss(name: str, self: Tensor, target: Tensor, ignore_index: int, redu
     known = target._extremes()  # of what is in memory: then there is nothing to check when it is computed
     inside = known is not None and known[0] >= 0 and known[1] < self.shape[axis]
     safe = target if inside else kept.where(target, 0)
-    losses = -self.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
+    losses = -gathered(name, self, axis, safe.unsqueeze(axis)).squeeze(axis)
     losses = kept.where(losses, 0.0)
     return losses.sum() / kept.sum() if reduction == "mean" else _reduction(name, losses, reduction)
 

@@ -18,7 +18,7 @@ from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.storage.scratch import shelved
-from intaglio.tensor.arguments import is_array, is_listed, is_tensor
+from intaglio.tensor.arguments import is_array, is_listed, is_tensor, shown
 from intaglio.tensor.base import TensorBase, flush_tensors, relieve
 from intaglio.tensor.elementwise import (
     broadcast_shapes,
@@ -319,7 +319,7 @@ def _placed(taken: Node, rank: int, first: int) -> Node:
 def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> Node:
     """A right-hand side as a node of the target's dtype.
 
-    Raises: ValueRangeError if a Python number does not fit it.
+    Raises: ValueRangeError if a Python number does not fit it; DTypeError if it is no number at all.
     """
     value = plain(value)
     if is_number(value):
@@ -332,6 +332,8 @@ def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> 
         moved = value if value._device == self._device else value.to(self._near)
         return ops.cast(moved._value(), dtype)
     listed = isinstance(value, (list, tuple, range))  # their numbers must fit; those of arrays wrap
+    if not (listed or isinstance(value, (bytes, bytearray, memoryview)) or hasattr(value, "__array__")):
+        raise DTypeError(f"{name}: the value must be a tensor, an array, a list or a number; got {shown(value)}.")
     made = self.__class__(value, dtype=dtype if listed else None, device=self._near)
     return ops.cast(made._value(), dtype)
 

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--write", action="store_true", help=f"write {PLACE.name} though it is a part")
     asked = parser.parse_args()
-    rounds, seconds = (3, 0.05) if asked.quick else (5, 0.2)
+    rounds, seconds, calls = (3, 0.05, 1) if asked.quick else (5, 0.2, 3)
     own = [line for line in fresh.FRESH if asked.only in line.name]
     if not own and not any(asked.only in work.name for work in LINES):
         names = ", ".join(f'"{line.name}"' for line in (*LINES, *fresh.FRESH))
@@ -50,7 +50,7 @@ def main() -> None:
     rows = {work.name: Row(work.name, f"{work.aim} x best peer", work.aim) for work in LINES if asked.only in work.name}
     limits: dict[int, Limits] = {}
     for threads in asked.threads:
-        worker = Worker(threads, rounds, seconds)
+        worker = Worker(threads, rounds, seconds, calls)
         limits[threads] = Limits(**worker.ask("limits", []))
         for work in LINES:
             if work.name in rows:
@@ -93,9 +93,9 @@ def fresh_row(line: fresh.Fresh, threads: int, rounds: int, *, with_jax: bool) -
 class Worker:
     """A process that times work with some threads; started again if it ends or hangs."""
 
-    def __init__(self, threads: int, rounds: int, seconds: float) -> None:
+    def __init__(self, threads: int, rounds: int, seconds: float, calls: int) -> None:
         self.threads: Final = threads
-        self.command: Final = [sys.executable, "-m", "benchmarks.worker", str(rounds), str(seconds)]
+        self.command: Final = [sys.executable, "-m", "benchmarks.worker", str(rounds), str(seconds), str(calls)]
         self._start()
 
     def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""A process that times work: `python -m benchmarks.worker ROUNDS SECONDS`, told what to do line by line.
+"""A process that times work: `python -m benchmarks.worker ROUNDS SECONDS CALLS`, told what to do line by line.
 
 It reads {"work", "peers"} and answers with {"trying": peer} before each first call, and with what came of the work. So
 whoever asked knows which peer hangs or ends the process.
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from benchmarks.works import Work
 
 Inputs = list[tuple[np.ndarray, ...]]
-WARM = 2  # calls that warm up: the second is the first that is compiled, for some
+WARM = 1  # calls that warm up, beside that whose result is checked: the second is the first compiled one, for some
 SLOW = 3.0  # seconds of a call that is made once: in no further round
 BY_NAME = {work.name: work for work in LINES}
 
 
 def main() -> None:
     """Answer each line."""
-    rounds, seconds = int(sys.argv[1]), float(sys.argv[2])
+    rounds, seconds, calls = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what packages print goes elsewhere
 
@@ -46,11 +46,11 @@ def main() -> None:
         if asked["work"] == "limits":
             say(vars(limits.measure(int(os.environ["OMP_NUM_THREADS"]))))
         else:
-            say(timed(BY_NAME[asked["work"]], asked["peers"], rounds, seconds, say))
+            say(timed(BY_NAME[asked["work"]], asked["peers"], rounds, seconds, calls, say))
 
 
 def timed(
-    work: Work, peers: Sequence[str], rounds: int, seconds: float, say: Callable[[dict[str, Any]], None]
+    work: Work, peers: Sequence[str], rounds: int, seconds: float, calls: int, say: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Seconds of each peer by round, peers in turn, on fresh numbers in each round."""
     draw = np.random.default_rng()
@@ -75,7 +75,7 @@ def timed(
                     check(work, results, expected)
                 del results
                 settle()
-                answer["seconds"].setdefault(name, []).append(median_of_calls(run, seconds))
+                answer["seconds"].setdefault(name, []).append(median_of_calls(run, seconds, calls))
             except Exception as error:
                 answer["failures"][name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 answer["seconds"].pop(name, None)
@@ -99,8 +99,8 @@ def check(work: Work, results: Sequence[Any], expected: list[np.ndarray]) -> Non
             raise ArithmeticError(f"wrong by {error:.2g}")
 
 
-def median_of_calls(run: Callable[[], object], seconds: float) -> float:
-    """Seconds of a call, warmed up: the median of those that fit in some time, three at least; one that is slow."""
+def median_of_calls(run: Callable[[], object], seconds: float, least: int) -> float:
+    """Seconds of a call, warmed up: the median of those that fit in some time, and of some at least; one if slow."""
     times: list[float] = []
     for number in range(WARM + 1000):
         started = time.perf_counter()
@@ -108,7 +108,7 @@ def median_of_calls(run: Callable[[], object], seconds: float) -> float:
         took = time.perf_counter() - started
         if number >= WARM or took > SLOW:
             times.append(took)
-        if times and (took > SLOW or (len(times) >= 3 and sum(times) >= seconds)):
+        if times and (took > SLOW or (len(times) >= least and sum(times) >= seconds)):
             break
     return float(np.median(times))
 

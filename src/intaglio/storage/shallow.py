@@ -1,15 +1,14 @@
-"""Values that are one op each away from memory: what they are computed from, found for all of them at once.
+"""Values that are one op each away from memory: what they are computed from, in one short loop.
 
-A loop over values in Python takes microseconds for each, as long as a small kernel. So nothing here is done value by
-value: each column (inputs, buffers, views, numbers) is made by one call. Where a value is computed from anything else,
-the walk of `storage/still.py` finds it.
+Such a loop takes a third of a microsecond for each value, where the walk of `storage/still.py`, which finds whatever
+else values are computed from, takes more than a small kernel. Calls are what costs, and objects; lines hardly do: one
+call that makes a column of an attribute of many objects takes as long as four lines for each of them.
 """
 
 from __future__ import annotations
 
 from array import array
-from itertools import chain, count
-from operator import attrgetter
+from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from intaglio.ops.memory import Read
@@ -17,16 +16,13 @@ from intaglio.storage import checks
 from intaglio.storage.still import codes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from intaglio.ir.node import Node
     from intaglio.ops.memory import BufferRef
-    from intaglio.storage.journal import AnyEntry
     from intaglio.storage.storage import Storage
 
 SHALLOW: Final = 0  # what keys begin with: a walk's begins with a code, below 0
-_log: Final[Callable[[Storage], list[AnyEntry]]] = attrgetter("log")
-_place: Final[Callable[[Node], object]] = attrgetter("place")
 
 
 class Shallow(NamedTuple):
@@ -48,20 +44,36 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
 
     None where one is not, or where a read is pending.
     """
-    inputs = [root.src for root in roots]
-    sources = [*chain.from_iterable(inputs)]
-    leaves = dict.fromkeys(sources)
-    reads = [op for leaf in leaves if isinstance(op := leaf.op, Read)]
-    if len(reads) < len(leaves) or not all(inputs) or len(checks.pending):
+    if len(checks.pending):
         return None
-    storages: list[Storage] = [read.storage for read in reads]  # pyright: ignore[reportAssignmentType] -- as all are
-    refs = [ref for storage in storages if (ref := storage.ref) is not None]
-    if len({*refs}) < len(leaves) or {*[ref.device for ref in refs]} != {device}:
-        return None
-    if any(map(_log, storages)) or any(map(_place, leaves)) or any(map(_place, roots)):
-        return None
-    numbers = dict(zip(leaves, count()))
-    starts, seen = zip(*[codes.places.get(read.view) or codes.place(read.view) for read in reads], strict=True)
-    ops = [codes.known.get(root.op) or codes.of(root.op) for root in roots]
-    key = [SHALLOW, codes.of(device), *seen, *ops, *map(len, inputs), *map(numbers.__getitem__, sources)]
+    known, places = codes.known, codes.places
+    refs: list[BufferRef] = []
+    starts: list[int] = []
+    views: list[int] = []  # the codes of the views of them
+    ops: list[int] = []  # for each value its code, and how many inputs it has
+    for root in roots:
+        src = root.src
+        if not src or root.place is not None:
+            return None
+        for leaf in src:
+            op = leaf.op
+            if type(op) is not Read or leaf.place is not None:
+                return None
+            storage: Storage = op.storage  # pyright: ignore[reportAttributeAccessIssue] -- a read's
+            ref = storage.ref
+            if ref is None or storage.log or ref.device != device:
+                return None
+            start, view = places.get(op.view) or codes.place(op.view)
+            refs.append(ref)
+            starts.append(start)
+            views.append(view)
+        ops += known.get(root.op) or codes.of(root.op), len(src)
+    key = [SHALLOW, codes.of(device), *views, *ops]
+    if len({*refs}) < len(refs):
+        found = dict(zip(refs, starts, strict=True))
+        if len({*zip(refs, starts, views, strict=True)}) > len(found):
+            return None
+        numbers = dict(zip(found, count()))
+        key += map(numbers.__getitem__, refs)
+        refs, starts = [*found], [*found.values()]
     return Shallow(refs, starts, array("q", key).tobytes())

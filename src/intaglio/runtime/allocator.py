@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.config import settings_now
@@ -25,43 +27,50 @@ HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be 
 
 
 Lease: TypeAlias = tuple[object, int, int]  # memory that is taken: what keeps it alive, its address, its bytes
+_first: Final[Callable[[tuple[Lease, int]], Lease]] = itemgetter(0)
+_second: Final[Callable[[tuple[Lease, int]], int]] = itemgetter(1)
+_capacity: Final[Callable[[Lease], int]] = itemgetter(2)
+_new: Final = object.__new__
 
 
 class Order:
-    """Blocks that are asked for together, once or again and again: their sizes, and what is really taken for each."""
+    """Blocks that are asked for together, once or again and again: their sizes, and what is really taken for each.
 
-    __slots__ = ("blocks", "capacity", "total")
+    Attributes:
+        count: How many they are.
+        runs: What is taken for each of some blocks in a row, and their sizes.
+        total: The bytes that are asked for.
+        capacity: Those that are taken.
+    """
+
+    __slots__ = ("capacity", "count", "runs", "total")
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        self.blocks: Final = [(nbytes, _size_class(nbytes)) for nbytes in sizes]
+        self.count: Final = len(sizes)
+        self.runs: Final = [(capacity, [*run]) for capacity, run in groupby(sizes, _size_class)]
         self.total: Final = sum(sizes)
-        self.capacity: Final = sum(capacity for _, capacity in self.blocks)
+        self.capacity: Final = sum(capacity * len(run) for capacity, run in self.runs)
 
 
 class Block(Buffer):
-    """A buffer whose bytes are returned to their allocator when nothing refers to it."""
+    """A buffer whose bytes are returned to their allocator when nothing refers to it: made by that alone."""
 
-    __slots__ = ("_return",)
+    __slots__ = ("give_back",)
 
+    give_back: Callable[[tuple[object, int]], None]
     read_only = False
-
-    def __init__(self, lease: Lease, nbytes: int, give_back: Callable[[tuple[Lease, int]], None]) -> None:
-        self.address = lease[1]  # as a buffer does, without its Python frame: a flush makes one for each of its results
-        self.nbytes = nbytes
-        self.owner = lease
-        self._return = give_back
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
-        self._return((self.owner, self.nbytes))  # pyright: ignore[reportArgumentType] -- the lease
+        self.give_back((self.owner, self.nbytes))
 
 
 class Allocator:
     """Memory of the host by size class. Freed blocks are kept for blocks of the same class, within a bound."""
 
     def __init__(self) -> None:
-        self.returned: Final[deque[tuple[Lease, int]]] = deque()
-        self._give_back: Final = self.returned.append
+        self._returned: Final[list[tuple[Lease, int]]] = []
+        self._give_back: Final = self._returned.append
         self.used: int = 0
         self._free: Final[defaultdict[int, list[Lease]]] = defaultdict(list)
         self._kept: int = 0
@@ -82,23 +91,30 @@ class Allocator:
         settings = settings_now()
         with self._lock:
             before = self.used, self._kept
-            if self.returned:
+            if self._returned:
                 self._collect(settings.kept_bytes)
-            give_back, spare = self._give_back, self._free
             blocks: list[Block] = []
             try:
                 if settings.memory_bytes:
                     self._check(order.total, settings.memory_bytes)
-                for nbytes, capacity in order.blocks:
-                    free = spare[capacity]
-                    lease = free.pop() if free else self._take(capacity)
-                    blocks.append(Block(lease, nbytes, give_back))
+                for capacity, sizes in order.runs:
+                    self._lend(capacity, sizes, blocks)
             finally:
-                done = order if len(blocks) == len(order.blocks) else Order([block.nbytes for block in blocks])
+                done = order if len(blocks) == order.count else Order([block.nbytes for block in blocks])
                 self.used += done.total
                 self._kept -= done.capacity
                 _count(self.used - before[0], self._kept - before[1])
             return blocks
+
+    def _lend(self, capacity: int, sizes: Sequence[int], blocks: list[Block]) -> None:
+        """Append blocks of one capacity. (A class's call takes as long as all that is done here for each.)"""
+        free, give_back = self._free[capacity], self._give_back
+        for nbytes in sizes:
+            lease = free.pop() if free else self._take(capacity)
+            block = _new(Block)
+            block.address, block.nbytes = lease[1], nbytes
+            block.owner, block.give_back = lease, give_back
+            blocks.append(block)
 
     def _check(self, nbytes: int, limit: int) -> None:
         """Raise where more bytes would be in use than there may be."""
@@ -126,12 +142,14 @@ class Allocator:
 
     def _collect(self, most: int) -> None:
         """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
-        while self.returned:
-            lease, nbytes = self.returned.popleft()
-            self.used -= nbytes
-            if self._kept + lease[2] <= most:
-                self._free[lease[2]].append(lease)
-                self._kept += lease[2]
+        found = self._returned[:]
+        del self._returned[: len(found)]  # by now finalizers may have added more
+        self.used -= sum(map(_second, found))
+        for capacity, run in groupby(map(_first, found), _capacity):
+            leases = [*run]
+            kept = leases[: max(most - self._kept, 0) // capacity]
+            self._free[capacity].extend(kept)
+            self._kept += capacity * len(kept)
 
     def _trim(self) -> int:
         """Let go of all free blocks."""

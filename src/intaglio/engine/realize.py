@@ -6,9 +6,9 @@ import importlib
 import signal
 import threading
 from array import array
-from operator import add, attrgetter
+from operator import add
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.config import config, settings_now
 from intaglio.core.errors import InternalError
@@ -23,7 +23,7 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from intaglio.engine.form import Stretch
     from intaglio.engine.plan import Plan
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 lock: Final = across_forks(threading.RLock(), Level.ENGINE)
 _swap: Final[Callable[[int, object], object]] = importlib.import_module("_signal").signal
 # what `signal.signal` calls, without its search for names of handlers, which takes longer than a small kernel
-_memory: Final[Callable[[BufferRef], Any]] = attrgetter("memory")
-_address: Final[Callable[[Buffer], int]] = attrgetter("address")
-_SURE: Final = frozenset((Block, Buffer))  # classes of bytes that are there in any case
 
 
 # -- buffers
@@ -115,11 +112,11 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
         steps = made.steps(settings.beam)
         for device in made.form.sharing:
             device.rouse()
-        memory = _provide(made)
+        _provide(made)
         watched = debug.watches_kernels(settings)
         if watched:
             debug.prepare(made)
-        words = _words(made, memory)
+        words = _words(made)
         with _Uninterrupted():
             for step in steps:
                 if isinstance(step, Move):
@@ -129,8 +126,8 @@ def execute(made: Plan, committed: Callable[[], None]) -> None:
             committed()
 
 
-def _provide(made: Plan) -> Sequence[Buffer]:
-    """Give the fresh buffers of a plan their bytes: all, or none; gives the bytes of all that its kernels use."""
+def _provide(made: Plan) -> None:
+    """Give the fresh buffers of a plan their bytes: all, or none."""
     form, refs = made.form, made.refs
     rooms = [(room, room.device.allocate_all(room.order)) for room in form.rooms]
     for room, blocks in rooms:
@@ -139,16 +136,12 @@ def _provide(made: Plan) -> Sequence[Buffer]:
         for number, nbytes, place, start in room.placed:
             block = blocks[place]
             refs[number].memory = Buffer(block.address + start, nbytes, block)
-    used = form.pick(refs)
-    memory = [*map(_memory, used)]
-    if not _SURE.issuperset(map(type, memory)):
-        return [buffer_of(ref) for ref in used]
-    return memory
 
 
-def _words(made: Plan, memory: Sequence[Buffer]) -> list[int]:
+def _words(made: Plan) -> list[int]:
     """What the arguments of a plan's kernels are picked from."""
-    words = [*map(_address, memory)]
+    used = made.form.pick(made.refs)
+    words = [(memory if type(memory := ref.memory) is Block else buffer_of(ref)).address for ref in used]
     if any(made.starts):
         words = [*map(add, words, made.form.pick(made.starts))]
     if made.numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -14,8 +15,6 @@ from intaglio.ir.node import Node, Op, Result, make, make_under
 if TYPE_CHECKING:
     from intaglio.ir.view import View
 
-_buffer_ids: Final = itertools.count()
-
 
 class BufferRef:
     """The name of some bytes on a device. `memory`, the runtime buffer that it stands for, is the engine's alone.
@@ -23,16 +22,22 @@ class BufferRef:
     Compared by identity. When the last reference goes, the bytes go.
     """
 
-    __slots__ = ("__weakref__", "device", "id", "memory", "nbytes")
+    __slots__ = ("__weakref__", "device", "memory", "nbytes")
 
     def __init__(self, nbytes: int, device: str) -> None:
         self.memory: object = None
-        self.id: Final = next(_buffer_ids)
         self.nbytes: Final = nbytes
         self.device: Final = device
 
     def __repr__(self) -> str:
-        return f"BufferRef({self.id}, {self.nbytes} bytes, {self.device})"
+        number = _shown.get(self)
+        if number is None:
+            number = _shown[self] = next(_numbers)
+        return f"BufferRef({number}, {self.nbytes} bytes, {self.device})"
+
+
+_numbers: Final = itertools.count()
+_shown: Final[weakref.WeakKeyDictionary[BufferRef, int]] = weakref.WeakKeyDictionary()  # which were printed: as what
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def _computed(roots: Sequence[Node], unwritten: dict[Storage, Node]) -> tuple[Pl
     if len(roots) >= MANY and not unwritten:
         near = shallow(roots, device)
         if near is not None:
-            made = [BufferRef(node.nbytes, device) for node in roots]
+            made = _names(roots, device)
 
             def program() -> Program:
                 still = Still()
@@ -86,7 +86,7 @@ def _computed(roots: Sequence[Node], unwritten: dict[Storage, Node]) -> tuple[Pl
         return None
     owners = [storage.device for storage in unwritten]
     if {device, *owners, *[ref.device for ref in still.refs]} == {device}:
-        made = [BufferRef(node.nbytes, device) for node in roots]
+        made = _names(roots, device)
         key: Hashable = still.key(roots, device)
     else:
         devices = [*owners, *[still.device_of(node) or device for node in roots[len(owners) :]]]
@@ -95,6 +95,17 @@ def _computed(roots: Sequence[Node], unwritten: dict[Storage, Node]) -> tuple[Pl
     starts = still.starts + [0] * len(made)
     refs = [*still.refs, *still.parts, *made]
     return plans.recall(key, refs, starts, still.literals, lambda: still.program(_outputs(made, roots))), made
+
+
+def _names(values: Sequence[Node], device: str) -> list[BufferRef]:
+    """Buffers for values on one device; many in a row are of one size."""
+    made: list[BufferRef] = []
+    dtype, shape, nbytes = None, None, 0
+    for node in values:
+        if node.shape != shape or node.dtype is not dtype:
+            dtype, shape, nbytes = node.dtype, node.shape, node.nbytes
+        made.append(BufferRef(nbytes, device))
+    return made
 
 
 def _outputs(refs: Sequence[BufferRef], values: Sequence[Node]) -> list[Output]:

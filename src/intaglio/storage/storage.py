@@ -113,7 +113,6 @@ class Storage:
         self,
         nbytes: int,
         device: str,
-        *,
         base: Node | None = None,
         ref: BufferRef | None = None,
     ) -> None:

@@ -700,9 +700,7 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     """Compute tensors by one schedule: stored ones in their storages, computed ones into buffers of their own."""
     with engine.lock:  # until computed ones have their storages: another thread may ask for the same
         storages, computed, nodes = _wanted(tensors)
-        refs = flush(storages, nodes)
-        for tensor in reversed(computed):
-            _settle(tensor, nodes.pop(), refs.pop())
+        _settle(computed, nodes, flush(storages, nodes))
 
 
 def _wanted(tensors: tuple[TensorBase, ...]) -> tuple[list[Storage], list[TensorBase], list[Node]]:
@@ -730,7 +728,8 @@ def _wanted(tensors: tuple[TensorBase, ...]) -> tuple[list[Storage], list[Tensor
 def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
     """Partition what tensors need into kernels that run later; None where nothing is needed."""
     storages: list[Storage] = []
-    computed: list[tuple[TensorBase, Node]] = []
+    computed: list[TensorBase] = []
+    nodes: list[Node] = []
     for tensor in tensors:
         if tensor._storage is not None:
             if tensor._storage.log or tensor._storage.ref is None:
@@ -739,27 +738,32 @@ def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
         node = tensor._node if tensor._node is not None else tensor.to_node()
         if node.place is None:
             check_computable(tensor)
-            computed.append((tensor, node))
+            computed.append(tensor)
+            nodes.append(node)
     if not storages and not computed:
         return None
-    held, refs = partition(storages, [node for _, node in computed])
-    for (tensor, node), ref in zip(computed, refs, strict=True):
-        _settle(tensor, node, ref)
+    held, refs = partition(storages, nodes)
+    _settle(computed, nodes, refs)
     return held
 
 
-def _settle(tensor: TensorBase, node: Node, ref: BufferRef) -> None:
-    """A computed tensor whose value now lies (or will lie) in a buffer."""
-    view = View.contiguous(node.dtype, node.shape)
-    storage = Storage(ref.nbytes, tensor._device, ref=ref)
-    if tensor._grad_state is True:
-        track(storage, node.dtype, base=node)
-    tensor._view = view  # before the storage, which other threads look at first
-    tensor._storage = storage
-    tensor._node = None
-    if sys.getrefcount(node) > REFERENCES_OF_AN_ARGUMENT and not is_constant(node):  # somebody will ask where it is
-        node.place = ref, view
-        storage.origin = weakref.ref(node)
+def _settle(tensors: list[TensorBase], nodes: list[Node], refs: list[BufferRef]) -> None:
+    """Computed tensors whose values now lie (or will lie) in buffers. The lists are used up: so nodes die in turn."""
+    dtype, shape, view = None, None, None
+    while tensors:
+        tensor, node, ref = tensors.pop(), nodes.pop(), refs.pop()
+        if view is None or node.shape != shape or node.dtype is not dtype:
+            dtype, shape = node.dtype, node.shape
+            view = View.contiguous(dtype, shape)
+        storage = Storage(ref.nbytes, tensor._device, None, ref)
+        if tensor._grad_state is True:
+            track(storage, view.dtype, base=node)
+        tensor._view = view  # before the storage, which other threads look at first
+        tensor._storage = storage
+        tensor._node = None
+        if sys.getrefcount(node) > REFERENCES_OF_AN_ARGUMENT and not is_constant(node):  # somebody will ask where it is
+            node.place = ref, view
+            storage.origin = weakref.ref(node)
 
 
 def uop_of(tensor: TensorBase) -> Node:

@@ -408,8 +408,9 @@ class Tensor(TensorBase):
             >>> a.tolist(), b.tolist()
             ([2, 3], [2, 4])
         """
-        for other in others:
-            arguments.tensor("realize", "every operand", other)
+        if not {Tensor}.issuperset(map(type, others)):
+            for other in others:
+                arguments.tensor("realize", "every operand", other)
         return super().realize(*others)
 
     def kernelize(self, *others: Tensor) -> Self:

@@ -137,7 +137,11 @@ def _add(key: Hashable, op: Op, src: tuple[Node, ...]) -> Node:
     node = _new(Node)
     node.op = op
     node.src = src
-    node.dtype, node.shape = op.infer(*src)
+    if len(src) == 2:
+        x, y = src
+        node.dtype, node.shape = op.infer(x, y)
+    else:
+        node.dtype, node.shape = op.infer(*src)
     node.site = node.place = None
     entry = _Entry(node, _bury)
     entry.key = key

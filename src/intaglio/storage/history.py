@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.storage.journal import Elements, next_sequence
 
@@ -35,7 +35,13 @@ Past: TypeAlias = Record | Elements
 class Tracking:
     """Whether this process has tracked anything: as long as it has not, no operation looks at what its operands are."""
 
-    begun: ClassVar[bool] = False
+    __slots__ = ("begun",)
+
+    def __init__(self) -> None:
+        self.begun: bool = False
+
+
+tracking: Final = Tracking()  # an object, since a class's attribute takes several times as long to find
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -108,7 +114,7 @@ def track(storage: Storage, dtype: DType, *, leaf: bool = False, base: Node | No
     """Begin the history of a storage."""
     found = history_of(storage)
     if found is None:
-        Tracking.begun = True
+        tracking.begun = True
         found = History(dtype, base, next_sequence(), leaf)
         storage.history = found
         storage.close()

@@ -51,6 +51,7 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
     starts: list[int] = []
     views: list[int] = []  # the codes of the views of them
     ops: list[int] = []  # for each value its code, and how many inputs it has
+    start, code, looked_up = 0, 0, None  # neighbours mostly see equal views, and hashing one takes as long as all else
     for root in roots:
         src = root.src
         if not src or root.place is not None:
@@ -59,14 +60,16 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
             op = leaf.op
             if type(op) is not Read or leaf.place is not None:
                 return None
-            storage: Storage = op.storage  # pyright: ignore[reportAttributeAccessIssue] -- a read's
+            storage: Storage = op.storage  # pyright: ignore[reportAssignmentType] -- as every read's
             ref = storage.ref
             if ref is None or storage.log or ref.device != device:
                 return None
-            start, view = places.get(op.view) or codes.place(op.view)
+            view = op.view
+            if view is not looked_up:
+                looked_up, (start, code) = view, places.get(view) or codes.place(view)
             refs.append(ref)
             starts.append(start)
-            views.append(view)
+            views.append(code)
         ops += known.get(root.op) or codes.of(root.op), len(src)
     key = [SHALLOW, codes.of(device), *views, *ops]
     if len({*refs}) < len(refs):

@@ -426,7 +426,7 @@ class TensorBase(ScalarHandle):
         raise NotImplementedError
 
 
-class _Bound:
+class Bound:
     """When pending work is to be done: how many nodes lived after the last flush, and calls until the next look.
 
     `others` are the bytes in use, when they were last looked at, that pending work did not hold; `used` are all, when
@@ -442,7 +442,7 @@ class _Bound:
         self.used: int = 0
 
 
-_bound: Final = _Bound()
+bound: Final = Bound()
 
 
 def _taken(storage: Storage, view: View) -> Node:
@@ -469,16 +469,16 @@ def relieve(storage: Storage) -> None:
         flush(heavy)
     elif is_over_bound():
         flush([storage])
-        _bound.nodes = living()
+        bound.nodes = living()
 
 
 def is_over_bound() -> bool:
     """Whether more nodes are pending than the bound allows (looked at every so often)."""
-    _bound.calls += 1
-    if _bound.calls < EVERY:
+    bound.calls += 1
+    if bound.calls < EVERY:
         return False
-    _bound.calls = 0
-    return living() - _bound.nodes > config.journal_nodes
+    bound.calls = 0
+    return living() - bound.nodes > config.journal_nodes
 
 
 def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
@@ -488,8 +488,8 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
     and the walk through what is pending is paid for by the bytes that were allocated since the last.
     """
     used = GlobalCounters.mem_used
-    if used - _bound.others <= limit:
-        _bound.others = min(_bound.others, used)
+    if used - bound.others <= limit:
+        bound.others = min(bound.others, used)
         return None
     seen: set[Node] = set()
     total = held(values, seen)
@@ -499,17 +499,19 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
         total += own
         if own:
             heavy.append(storage)
-    _bound.others = used - total
+    bound.others = used - total
     return heavy if total > limit else None
 
 
 def relieve_tensor(tensor: TensorBase) -> None:
-    """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow)."""
-    _bound.calls += 1
+    """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow).
+
+    It is asked when enough operations were counted, or memory was taken or freed since it was last asked.
+    """
     used = GlobalCounters.mem_used
-    if _bound.calls < EVERY and (used == _bound.used or 0 <= used - _bound.others <= settings_now().journal_bytes):
-        _bound.used = used
-        return  # this is asked at every operation, and few take memory
+    if bound.calls < EVERY and 0 <= used - bound.others <= settings_now().journal_bytes:
+        bound.used = used
+        return
     node = tensor._node
     if node is None or tensor._device == "DISK":
         return
@@ -517,7 +519,7 @@ def relieve_tensor(tensor: TensorBase) -> None:
     if heavy is not None or is_over_bound():
         flush(heavy or ())
         flush_tensors((tensor,))
-        _bound.nodes = living()
+        bound.nodes = living()
 
 
 def one_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) -> T:

@@ -35,12 +35,12 @@ def matmul(self: Tensor, other: Any) -> Tensor:
         >>> (Tensor([[1, 2], [3, 4]]) @ Tensor([1, 1])).tolist()
         [3, 7]
     """
-    return _product("matmul", self, other)
+    return product(self, other)
 
 
-def _product(name: str, self: Tensor, other: Any) -> Tensor:
+def product(self: Tensor, other: Any, name: str = "matmul") -> Tensor:
     """A matrix product, for a named op."""
-    if other.__class__ is not self.__class__:
+    if type(other) is not type(self):
         other = tensor_of(name, self, other)
     if other._device != self._device:
         check_device(name, self, other)
@@ -95,7 +95,7 @@ def dot(self: Tensor, other: Any) -> Tensor:
         >>> Tensor([1, 2, 3]).dot(Tensor([4, 5, 6])).item()
         32
     """
-    return _product("dot", self, other)
+    return product(self, other, "dot")
 
 
 def mm(self: Tensor, other: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ def _of_rank(name: str, rank: int, self: Tensor, other: Tensor) -> Tensor:
         raise ShapeError(
             f"{name}: both operands must have {rank} axes; they are {self.shape} and {other.shape}. Use matmul?"
         )
-    return _product(name, self, other)
+    return product(self, other, name)
 
 
 def mv(self: Tensor, vector: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def mv(self: Tensor, vector: Tensor) -> Tensor:
     other = tensor("mv", "the vector", vector)
     if self.ndim != 2 or other.ndim != 1:
         raise ShapeError(f"mv: a matrix and a vector are wanted; they are {self.shape} and {other.shape}. Use matmul?")
-    return _product("mv", self, other)
+    return product(self, other, "mv")
 
 
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -205,7 +205,7 @@ def linear(self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"linear: the weight must be (out, in) with the last axis of the input; weight {factor.shape}, "
             f"input {self.shape}."
         )
-    out = _product("linear", self, factor.transpose(-1, -2))
+    out = product(self, factor.transpose(-1, -2), "linear")
     return out if bias is None else out + tensor("linear", "the bias", bias)
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
 from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
-from intaglio.storage.history import Tracking
+from intaglio.storage.history import tracking
 from intaglio.storage.postponed import waits_for
 from intaglio.storage.report import Report, report
 from intaglio.tensor import (
@@ -29,7 +30,16 @@ from intaglio.tensor import (
     sorting,
     spatial,
 )
-from intaglio.tensor.base import TensorBase, new, partition_tensors, relieve_tensor, tracked_element, uop_of
+from intaglio.tensor.base import (
+    EVERY,
+    TensorBase,
+    bound,
+    new,
+    partition_tensors,
+    relieve_tensor,
+    tracked_element,
+    uop_of,
+)
 from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
@@ -80,9 +90,11 @@ class Tensor(TensorBase):
         made = new(Tensor)
         made._node = node
         made._device = self._device
-        if Tracking.begun:
+        if tracking.begun:
             gradients.mark(made, node, sources)
-        relieve_tensor(made)
+        bound.calls += 1
+        if bound.calls >= EVERY or bound.used != GlobalCounters.mem_used:
+            relieve_tensor(made)
         return made
 
     def _share(self, storage: Storage, view: View) -> Tensor:
@@ -91,7 +103,7 @@ class Tensor(TensorBase):
         made._storage = storage
         made._view = view
         made._device = storage.device
-        if Tracking.begun and gradients.is_apart(self):
+        if tracking.begun and gradients.is_apart(self):
             made._grad_state = gradients.DETACHED
         return made
 
@@ -100,11 +112,13 @@ class Tensor(TensorBase):
         if node is not None:
             return node
         glance = self._glance
-        if glance is not None and (node := glance.node) is not None and self._grad_state is not gradients.DETACHED:
+        if glance is not None and (node := glance.node) is not None:
             return node  # as the base says: here since every operand is asked
         node = super()._value()
-        if self._grad_state is gradients.DETACHED and self._storage is not None and self._storage.history is not None:
-            return node_ops.detach(node)
+        if self._grad_state is gradients.DETACHED:
+            self._glance = None  # it is asked each time whether what it shares is tracked by now
+            if self._storage is not None and self._storage.history is not None:
+                return node_ops.detach(node)
         return node
 
     def _place(self) -> tuple[Storage, View]:
@@ -145,17 +159,17 @@ class Tensor(TensorBase):
 
     def _check_write(self, storage: Storage, *sources: Any) -> None:
         """Raise where a write is not allowed."""
-        if Tracking.begun:
+        if tracking.begun:
             gradients.check_write(self, storage)
 
     def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
         """Note a write for gradients."""
-        if Tracking.begun:
+        if tracking.begun:
             gradients.written(self, storage, view, node, (), sources)
 
     def _written_at(self, storage: Storage, view: View, indices: tuple[Node, ...], node: Node, *sources: Any) -> None:
         """Note a write at computed positions for gradients."""
-        if Tracking.begun:
+        if tracking.begun:
             gradients.written(self, storage, view, node, indices, sources)
 
     def _is_followed(self, storage: Storage) -> bool:
@@ -740,7 +754,7 @@ class Tensor(TensorBase):
     __lt__, __le__ = operator("lt", elementwise.LT), operator("le", elementwise.LE)
     __gt__, __ge__ = operator("gt", elementwise.GT), operator("ge", elementwise.GE)
     __neg__, __abs__, __invert__ = elementwise.neg, elementwise.abs_, elementwise.bitwise_not
-    __matmul__, __rmatmul__ = matmul.matmul, matmul.rmatmul
+    __matmul__, __rmatmul__ = matmul.product, matmul.rmatmul
     _equals, _differs = operator("eq", elementwise.EQ), operator("ne", elementwise.NE)
 
     def __eq__(self, other: object) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] -- by element

@@ -35,10 +35,10 @@ class Matmul(Composite):
     def infer(self, x: Node, y: Node) -> Result:
         """The operands' dtype; their shapes must fit."""
         left, right = x.shape, y.shape
+        if len(left) == len(right) == 2 and left[1] == right[0] and x.dtype is y.dtype:
+            return x.dtype, (left[0], right[1])
         if x.dtype is not y.dtype or len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
             raise InternalError(f"matmul: {x.dtype.name}{list(left)} by {y.dtype.name}{list(right)}")
-        if len(left) == len(right) == 2:
-            return x.dtype, (left[0], right[1])
         return x.dtype, (*batch_of(x.shape[:-2], y.shape[:-2]), left[-2], right[-1])
 
     def written_out(self, x: Node, y: Node) -> Node:

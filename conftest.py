@@ -16,7 +16,7 @@ from hypothesis import settings
 import intaglio
 from intaglio.ir.node import living
 from intaglio.runtime.allocator import Allocator
-from intaglio.tensor.base import _bound  # pyright: ignore[reportPrivateUsage] -- tests set what a fresh process has
+from intaglio.tensor.base import bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ def poison() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_pending() -> None:
     """Let the bound on nodes count from here: what other tests made, kernels above all, is not this one's."""
-    _bound.nodes, _bound.calls = living(), 0
+    bound.nodes, bound.calls = living(), 0
 
 
 @pytest.fixture

@@ -117,7 +117,18 @@ def make(op: Op, *src: Node) -> Node:
         found = entry()
         if found is not None:
             return found
-    return _add(key, op, src)
+    dtype, shape = op.infer(src[0], src[1]) if len(src) == 2 else op.infer(*src)
+    return _add(key, op, src, dtype, shape)
+
+
+def make_checked(op: Op, x: Node, y: Node, dtype: DType, shape: Shape) -> Node:
+    """As `make`, of inputs that the caller has checked and a result that it knows: what `op.infer` would say of them."""
+    if _dead:
+        drain()
+    key = (op, id(x), id(y))
+    entry = _table.get(key)
+    found = entry() if entry is not None else None
+    return found if found is not None else _add(key, op, (x, y), dtype, shape)
 
 
 def make_under(key: Hashable, op: Op) -> Node:
@@ -129,19 +140,16 @@ def make_under(key: Hashable, op: Op) -> Node:
         drain()
     entry = _table.get(key)
     found = entry() if entry is not None else None
-    return found if found is not None else _add(key, op, ())
+    return found if found is not None else _add(key, op, (), *op.infer())
 
 
-def _add(key: Hashable, op: Op, src: tuple[Node, ...]) -> Node:
+def _add(key: Hashable, op: Op, src: tuple[Node, ...], dtype: DType, shape: Shape) -> Node:
     """A new node, or one that another thread has made in the meantime."""
     node = _new(Node)
     node.op = op
     node.src = src
-    if len(src) == 2:
-        x, y = src
-        node.dtype, node.shape = op.infer(x, y)
-    else:
-        node.dtype, node.shape = op.infer(*src)
+    node.dtype = dtype
+    node.shape = shape
     node.site = node.place = None
     entry = _Entry(node, _bury)
     entry.key = key

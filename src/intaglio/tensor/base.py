@@ -544,16 +544,18 @@ def tracked_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) 
 class Way:
     """A way to apply a binary op to scalars: which operand comes first, and whether integers become floats.
 
-    `keys` are what a skeleton's extensions by a Python number of each class are found under.
+    `keys` are what a skeleton's extensions by a Python number of each class are found under; `kept` are dtypes that
+    were seen to be those of the result's computation where both operands have them.
     """
 
-    __slots__ = ("floats", "keys", "op", "swapped")
+    __slots__ = ("floats", "kept", "keys", "op", "swapped")
 
     def __init__(self, op: Op, *, swapped: bool = False, floats: bool = False) -> None:
         self.op: Final = op
         self.swapped: Final = swapped
         self.floats: Final = floats
         self.keys: Final[dict[type[object], object]] = {int: object(), float: object()}
+        self.kept: Final[set[DType]] = set()
 
 
 def scalar_binary(way: Way, x: T, left: Skeleton, other: object, *, tracked: bool = False) -> T | None:

@@ -164,12 +164,16 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
             return quick
     op, swapped = way.op, way.swapped
     left = x._value()
-    right: Node | int | float | bool = y if y.__class__ in PYTHONS else operand(name, x, y)  # pyright: ignore[reportAssignmentType] -- by its class
+    right: Node | int | float | bool = y if type(y) in PYTHONS else operand(name, x, y)  # pyright: ignore[reportAssignmentType] -- by its class
+    if isinstance(right, Node) and left.dtype is right.dtype and left.dtype in way.kept and left.shape == right.shape:
+        return x._make(make(op, right, left) if swapped else make(op, left, right), x, y)  # what most operations are
     if isinstance(op, ops.Comparison) and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
         answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
         return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
     if isinstance(right, Node):
         dtype = _computed_in(name, way, left.dtype, right.dtype, bool(left.shape), bool(right.shape))
+        if left.dtype is right.dtype is dtype:
+            way.kept.add(dtype)
         a, b = ops.cast(left, dtype), ops.cast(right, dtype)
         if a.shape != b.shape and a.shape and b.shape:  # a scalar stays one
             broadcast_shapes(name, a.shape, b.shape)
@@ -234,7 +238,7 @@ def operator(name: str, way: Way) -> Callable[[Tensor, Operand], Tensor]:
             quick = scalar_binary(way, self, skeleton, other)
             if quick is not None:
                 return quick
-        return binary(name, way, self, other) if _is_operand(other) else NotImplemented
+        return binary(name, way, self, other) if type(other) is type(self) or _is_operand(other) else NotImplemented
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"The operator of `{name}`."

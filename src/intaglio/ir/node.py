@@ -122,7 +122,7 @@ def make(op: Op, *src: Node) -> Node:
 
 
 def make_checked(op: Op, x: Node, y: Node, dtype: DType, shape: Shape) -> Node:
-    """As `make`, of inputs that the caller has checked and a result that it knows: what `op.infer` would say of them."""
+    """As `make`, of inputs that the caller has checked and a result that it knows: what `op.infer` would say."""
     if _dead:
         drain()
     key = (op, id(x), id(y))

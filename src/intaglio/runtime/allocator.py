@@ -146,8 +146,7 @@ class Allocator:
         del self._returned[: len(found)]  # by now finalizers may have added more
         self.used -= sum(map(_second, found))
         for capacity, run in groupby(map(_first, found), _capacity):
-            leases = [*run]
-            kept = leases[: max(most - self._kept, 0) // capacity]
+            kept = [*run][: max(most - self._kept, 0) // capacity]
             self._free[capacity].extend(kept)
             self._kept += capacity * len(kept)
 

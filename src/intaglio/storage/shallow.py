@@ -51,7 +51,7 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
     starts: list[int] = []
     views: list[int] = []  # the codes of the views of them
     ops: list[int] = []  # for each value its code, and how many inputs it has
-    start, code, looked_up = 0, 0, None  # neighbours mostly see equal views, and hashing one takes as long as all else
+    start, code, last = 0, 0, None  # neighbours mostly see one view, and to look one up takes as long as all else
     for root in roots:
         src = root.src
         if not src or root.place is not None:
@@ -61,12 +61,10 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
             if type(op) is not Read or leaf.place is not None:
                 return None
             storage: Storage = op.storage  # pyright: ignore[reportAssignmentType] -- as every read's
-            ref = storage.ref
-            if ref is None or storage.log or ref.device != device:
+            if (ref := storage.ref) is None or storage.log or ref.device != device:
                 return None
-            view = op.view
-            if view is not looked_up:
-                looked_up, (start, code) = view, places.get(view) or codes.place(view)
+            if op.view is not last:
+                last, (start, code) = op.view, places.get(op.view) or codes.place(op.view)
             refs.append(ref)
             starts.append(start)
             views.append(code)

@@ -108,11 +108,9 @@ class Tensor(TensorBase):
         return made
 
     def _value(self) -> Node:
-        node = self._node
-        if node is not None:
+        if (node := self._node) is not None:
             return node
-        glance = self._glance
-        if glance is not None and (node := glance.node) is not None:
+        if (glance := self._glance) is not None and (node := glance.node) is not None:
             return node  # as the base says: here since every operand is asked
         node = super()._value()
         if self._grad_state is gradients.DETACHED:

@@ -11,7 +11,7 @@ from intaglio.core.config import Context
 from intaglio.core.errors import DeviceError
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime import allocator as module
-from intaglio.runtime.allocator import ALIGNMENT, Allocator
+from intaglio.runtime.allocator import ALIGNMENT, Allocator, Order
 
 STATM = Path("/proc/self/statm")
 
@@ -76,6 +76,39 @@ def test_no_more_is_kept_than_the_settings_allow() -> None:
         allocator.collect()
     assert GlobalCounters.mem_kept - before == 3 << 20
     assert allocator.used == 0
+
+
+def test_blocks_of_several_sizes_are_handed_out_and_collected_in_any_order() -> None:
+    allocator = Allocator()
+    before = GlobalCounters.mem_used, GlobalCounters.mem_kept
+    sizes = [100, 120, 1 << 16, 100, 64, 1 << 16]
+    blocks = [*allocator.allocate_all(Order(sizes))]
+    assert [block.nbytes for block in blocks] == sizes
+    assert len({block.address for block in blocks}) == len(sizes)
+    assert (GlobalCounters.mem_used - before[0], GlobalCounters.mem_kept - before[1]) == (sum(sizes), 0)
+    addresses = {block.address for block in blocks}
+    blocks.reverse()
+    while blocks:
+        blocks.pop(len(blocks) // 2)
+    allocator.collect()
+    assert (GlobalCounters.mem_used - before[0], GlobalCounters.mem_kept - before[1]) == (0, 3 * 128 + 64 + (2 << 16))
+    again = allocator.allocate_all(Order(sizes[::-1]))
+    assert {block.address for block in again} == addresses
+
+
+def test_where_memory_ends_what_was_handed_out_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator = Allocator()
+    before = GlobalCounters.mem_used
+    allocator.allocate(100)  # nobody holds it
+
+    def none_left(capacity: int) -> tuple[object, int]:
+        raise DeviceError("allocate: the system has no more.")
+
+    monkeypatch.setattr(module, "_take", none_left)
+    with pytest.raises(DeviceError, match="has no more"):
+        allocator.allocate_all(Order([100, 100]))
+    allocator.collect()
+    assert (allocator.used, GlobalCounters.mem_used) == (0, before)
 
 
 def test_what_is_kept_goes_back_on_request() -> None:

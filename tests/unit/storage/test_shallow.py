@@ -46,6 +46,16 @@ def test_programs_of_one_structure_have_one_key() -> None:
     assert key(x[1:3] + y[1:3]) != key(x[::2] + y[1:3])
 
 
+def test_values_that_share_inputs_are_told_apart_from_those_that_do_not() -> None:
+    x, y, z, w = (stored(4, 4) for _ in range(4))
+    assert key(x @ y, x @ z) == key(y @ z, y @ w)
+    assert key(x @ y, x @ z) != key(x @ y, w @ z)
+    assert key(x @ y, x @ z) != key(x @ y, y @ z)
+    found = looked_at((x @ y, z @ x))
+    assert found is not None
+    assert list(found.refs) == [t._storage.ref for t in (x, y, z) if t._storage is not None]
+
+
 def test_refs_are_in_order_of_first_use() -> None:
     x, y, z = (stored(3, 3) for _ in range(3))
     found = looked_at((y + x, x * z))

@@ -218,7 +218,9 @@ class View(NamedTuple):
 
     def _holds(self, other: View) -> bool:
         """Whether a canonical view has each axis of another at the same stride, and its positions in range."""
-        theirs = dict(zip(other.strides, other.shape, strict=True))
+        theirs: dict[int, int] = {}  # axes of one stride see what a longer one does
+        for extent, stride in zip(other.shape, other.strides, strict=True):
+            theirs[stride] = theirs.get(stride, 1) + extent - 1
         left = other.offset - self.offset
         for extent, stride in zip(self.shape, self.strides, strict=True):
             first, left = divmod(left, stride)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from intaglio.core.target import Target
 from intaglio.lower.choice import Choice, choice_of
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.lower.search import search
 from intaglio.ops.loop import sink
-from intaglio.runtime.compiler import host_target
 from tests.unit.lower.running import Operands
 from tests.unit.lower.test_product import product
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 K = Operands()
 AST = sink(*product(K, *(np.zeros((300, 300), np.float32) for _ in range(3))).src)
-MODEL = lower(AST, host_target(2))
+MACHINE = Target("a server", 64, frozenset({"fma"}), 2, level2=2 << 20)  # another would be asked of other decisions
+MODEL = lower(AST, MACHINE)
 
 
 def lowered(choice: Choice) -> Lowered:
-    return lower(AST, host_target(2), choice=choice)
+    return lower(AST, MACHINE, choice=choice)
 
 
 def taken(code: Lowered) -> dict[str, Value]:

@@ -57,12 +57,12 @@ class Block(Buffer):
 
     __slots__ = ("give_back",)
 
-    give_back: Callable[[tuple[object, int]], None]
+    give_back: Callable[[tuple[Lease, int]], None]
     read_only = False
 
     def __del__(self) -> None:
         """Queue the memory for reuse (a finalizer does nothing else: it may run anywhere)."""
-        self.give_back((self.owner, self.nbytes))
+        self.give_back((self.owner, self.nbytes))  # pyright: ignore[reportArgumentType] -- the lease
 
 
 class Allocator:

@@ -544,8 +544,8 @@ def tracked_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) 
 class Way:
     """A way to apply a binary op to scalars: which operand comes first, and whether integers become floats.
 
-    `keys` are what a skeleton's extensions by a Python number of each class are found under; `kept` are dtypes that
-    were seen to be those of the result's computation where both operands have them.
+    `keys` are what a skeleton's extensions by a Python number of each class are found under; `kept` are dtypes in
+    which it was seen to compute where both operands have them.
     """
 
     __slots__ = ("floats", "kept", "keys", "op", "swapped")

@@ -29,15 +29,20 @@ class BufferRef:
         self.nbytes: Final = nbytes
         self.device: Final = device
 
-    def __repr__(self) -> str:
-        number = _shown.get(self)
+    @property
+    def id(self) -> int:
+        """Its number among those that were asked for one."""
+        number = _asked.get(self)
         if number is None:
-            number = _shown[self] = next(_numbers)
-        return f"BufferRef({number}, {self.nbytes} bytes, {self.device})"
+            number = _asked[self] = next(_numbers)
+        return number
+
+    def __repr__(self) -> str:
+        return f"BufferRef({self.id}, {self.nbytes} bytes, {self.device})"
 
 
 _numbers: Final = itertools.count()
-_shown: Final[weakref.WeakKeyDictionary[BufferRef, int]] = weakref.WeakKeyDictionary()  # which were printed: as what
+_asked: Final[weakref.WeakKeyDictionary[BufferRef, int]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)

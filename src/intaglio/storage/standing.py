@@ -86,7 +86,7 @@ def _computed(roots: Sequence[Node], unwritten: dict[Storage, Node]) -> tuple[Pl
         return None
     owners = [storage.device for storage in unwritten]
     if {device, *owners, *[ref.device for ref in still.refs]} == {device}:
-        made = _names(roots, device)
+        made = [BufferRef(node.nbytes, device) for node in roots]
         key: Hashable = still.key(roots, device)
     else:
         devices = [*owners, *[still.device_of(node) or device for node in roots[len(owners) :]]]
@@ -98,7 +98,7 @@ def _computed(roots: Sequence[Node], unwritten: dict[Storage, Node]) -> tuple[Pl
 
 
 def _names(values: Sequence[Node], device: str) -> list[BufferRef]:
-    """Buffers for values on one device; many in a row are of one size."""
+    """Buffers for many values on one device: those in a row are mostly of one size."""
     made: list[BufferRef] = []
     dtype, shape, nbytes = None, None, 0
     for node in values:

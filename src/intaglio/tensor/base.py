@@ -757,8 +757,7 @@ def _settle(tensors: list[TensorBase], nodes: list[Node], refs: list[BufferRef])
     while tensors:
         tensor, node, ref = tensors.pop(), nodes.pop(), refs.pop()
         if view is None or node.shape != shape or node.dtype is not dtype:
-            dtype, shape = node.dtype, node.shape
-            view = View.contiguous(dtype, shape)
+            dtype, shape, view = node.dtype, node.shape, View.contiguous(node.dtype, node.shape)
         storage = Storage(ref.nbytes, tensor._device, None, ref)
         if tensor._grad_state is True:
             track(storage, view.dtype, base=node)

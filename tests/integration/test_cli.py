@@ -69,6 +69,14 @@ def test_the_cache_is_counted_and_cleared(tmp_path: Path) -> None:
     assert run(["-m", "intaglio", "cache"], INTAGLIO_CACHE="0").stdout == "the cache is off\n"
 
 
+def test_a_folder_that_can_hold_no_cache_is_said_to_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = run(["-m", "intaglio", "cache"], INTAGLIO_CACHE_DIR=str(file))
+    told = f"intaglio: cache: its folder must be one that can be written; {file} is not. Set INTAGLIO_CACHE_DIR?\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+
+
 def test_what_searches_found_is_shown_and_forgotten(tmp_path: Path) -> None:
     loop = "import numpy as np; from intaglio import Tensor; (Tensor(np.ones(300_000, np.float32)) * 3 + 1).numpy()"
     assert run(["-c", loop], BEAM="1", INTAGLIO_CACHE_DIR=str(tmp_path)).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from intaglio.core.errors import ConfigError
 from intaglio.engine import tune
 from intaglio.engine.devices import disk_cache
 
@@ -20,11 +21,18 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or clear."""
+    """Show or clear.
+
+    Raises: ConfigError if there can be no cache where the settings have it.
+    """
     cache = disk_cache()
     if cache is None:
         print("the cache is off")
         return 0
+    if not cache.is_open:
+        raise ConfigError(
+            f"cache: its folder must be one that can be written; {cache.path.parent} is not. Set INTAGLIO_CACHE_DIR?"
+        )
     count, nbytes = cache.stats()
     found = tune.winners()
     print(f"{count} kernels, {nbytes / 1e6:.1f} MB in {cache.path}")

@@ -99,9 +99,8 @@ def search(query: str, corpus: str) -> None:
         f"\n{GlobalCounters.kernel_count - kernels} kernels run in {GlobalCounters.run_seconds - run_seconds:.2f} s, "
         f"{seconds:.2f} s in all."
     )
-    if GlobalCounters.compile_count:
-        print(
-            f"{GlobalCounters.compile_count} programs compiled in {GlobalCounters.compile_seconds:.2f} s; run it again."
-        )
+    if count := GlobalCounters.compile_count:
+        several = "s" * (count != 1)
+        print(f"{count} program{several} compiled in {GlobalCounters.compile_seconds:.2f} s; run it again.")
     else:
         print("0 programs compiled: all came from the cache on disk.")

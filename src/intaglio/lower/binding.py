@@ -13,7 +13,7 @@ Instance: TypeAlias = "dict[Node, int]"  # which of the instances of each range
 
 @dataclass(slots=True)
 class Binding:
-    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `mask` bounds the last."""
+    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `bound` ends the last."""
 
     frame: int
     base: Node

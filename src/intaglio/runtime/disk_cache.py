@@ -65,6 +65,11 @@ class DiskCache:
                 with self._careful():
                     self._shrink(connection)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a file to keep anything in."""
+        return self._connection is not None
+
     def _open(self) -> None:
         """Connect; a damaged file, or one of another form, is removed and made anew."""
         for attempt in range(2):

@@ -33,6 +33,7 @@ MANY: Final = 8  # ops from which a value of some size that statements share is 
 ROW: Final = 1 << 18  # elements of a row that a cache holds
 SUMS: Final = 4  # reductions of rows that need one another, in one kernel
 DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
+ROUNDED: Final = 64  # products of each number of a factor from which it is rounded to fewer bytes in memory, once
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
 
 COLUMNS: Final = 8  # of windows over an image from which a product copies its lines by itself
@@ -356,8 +357,12 @@ class _Materialize:
         """A factor of a product is computed once, not once for each of the other's rows."""
         if _core(factor) in self.packs:
             return
+        products = math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
         node = factor
-        while isinstance(node.op, (Expand, Reshape, Permute, Cast)):  # a cast is as cheap in the product
+        while isinstance(node.op, (Expand, Reshape, Permute, Cast)):  # a cast to more bytes is as cheap in the product
+            if products >= ROUNDED and node not in self.done and _is_rounded(node):
+                chosen.add(node)
+                return
             node = node.src[0]
         if isinstance(node.op, Window):
             source = node.src[0]
@@ -370,6 +375,11 @@ class _Materialize:
                 chosen.add(source)  # what windows slide over, and not what they see
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _is_rounded(node: Node) -> bool:
+    """Whether a node is a cast of values, none of them repeated, to fewer bytes: a few ops for each."""
+    return isinstance(node.op, Cast) and node.dtype.itemsize < node.src[0].dtype.itemsize and not _repeated(node)
 
 
 def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.node import Node, walk
 from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding
+from intaglio.lower.emit import Ahead
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK
 from intaglio.lower.product import row_range
@@ -73,7 +74,7 @@ class Dots:
 
     def _across(self, start: Node, stop: Node, count: int) -> None:
         """Columns, `count` at once, each time with all rows."""
-        self.loops.emitter.ahead.update(dict.fromkeys(self.ahead, (self.column, count)))
+        self.loops.emitter.ahead.update(dict.fromkeys(self.ahead, Ahead(self.column, count)))
 
         def run(_: Node, carried: list[Node]) -> list[Node]:
             whole = self.height // self.rows * self.rows

@@ -35,7 +35,7 @@ from intaglio.ops.elementwise import (
     sub,
     where,
 )
-from intaglio.ops.loop import END_IF, END_LOOP, PREFETCH, STORE, Carried, If, Loop, Range, Shuffle
+from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Prefetch, Range, Shuffle
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -72,6 +72,18 @@ class Cut:
     beyond: Node
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a load asks for: so many instances further along a range, or (no range) elements further in memory.
+
+    `once`: nobody reads that again.
+    """
+
+    along: Node | None
+    further: int
+    once: bool = False
+
+
 class Emitter:
     """Writes the instructions of one kernel."""
 
@@ -89,7 +101,7 @@ class Emitter:
         self.stops: Final[dict[Node, Node]] = {}  # range of a sum -> where it may stop: what comes after adds nothing
         self.beside: Final[dict[Node, tuple[int, Callable[[Node], None]]]] = {}  # of a sum's range: every so many turns
         self.cuts: Final[dict[Node, Cut]] = {}  # range of a fold -> where its body is simpler
-        self.ahead: Final[dict[Node, tuple[Node, int]]] = {}  # load -> a range, and how much further along it to ask
+        self.ahead: Final[dict[Node, Ahead]] = {}  # loads that are asked for before they run
         self._numbers: Final = itertools.count()
         self._orders: Final[dict[tuple[Node, ...], list[Node]]] = {}
 
@@ -455,9 +467,13 @@ class Emitter:
         v = self.vector(self.mask(place))
         before = instance.get(v, 0) * self.bound[v].lanes * node.dtype.itemsize if v is not None else 0
         if before % LINE == 0:
-            r, further = self.ahead[node]
-            index, _ = self.address(place, {**instance, r: instance.get(r, 0) + further})
-            self.frames[level].code.append(make(PREFETCH, pointer, index))
+            ahead = self.ahead[node]
+            if ahead.along is None:
+                place = self.index.add(place, number(ahead.further))
+            else:
+                instance = {**instance, ahead.along: instance.get(ahead.along, 0) + ahead.further}
+            index, _ = self.address(place, instance)
+            self.frames[level].code.append(make(Prefetch(ahead.once), pointer, index))
 
     def stride(self, place: Node, v: Node | None) -> int:
         """How far an index steps along a range, evenly; 0 if it does not, or not evenly."""

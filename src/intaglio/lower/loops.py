@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from intaglio.lower.emit import Emitter
 
+Turn: TypeAlias = "Callable[[Node, list[Node]], Sequence[Node]]"  # of a counter and what is carried: what is next
 Body: TypeAlias = "Callable[[list[Instance], int], None]"  # given the instances of a vector range, and their lanes
 CHUNK: Final = 1 << 18  # elements of work in a chunk at least: taking one costs a thread some microseconds
 CHUNKS: Final = 64  # chunks of a kernel at most
@@ -53,7 +54,7 @@ class Loops:
     def nest(
         self,
         ranges: list[Node],
-        body: Callable[[Node, list[Node]], Sequence[Node]],
+        body: Turn,
         start: Node | None = None,
         stop: Node | None = None,
     ) -> None:

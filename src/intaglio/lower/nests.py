@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, toposort, walk
+from intaglio.lower.ahead import Once
 from intaglio.lower.columns import Kept, rows_below
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.kept import keep_rows
 from intaglio.lower.loops import CHUNK, has_fold
-from intaglio.lower.parts import nest
+from intaglio.lower.parts import nest as nest_part
 from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.slabs import Slabs, is_slabbed
@@ -121,7 +122,7 @@ class Nests:
         v = self.vector_range(places, ranges) if part.stop is not None else None
         lanes = min(self.emitter.lanes_of(p.value) for p in places)
         vector = (v, lanes, vectors_at_once(self.loops, places, v, 1)) if v is not None else None
-        nest(self.loops, places, ranges, part, vector, functools.partial(self._store, places))
+        nest_part(self.loops, places, ranges, part, vector, functools.partial(self._store, places))
 
     def pass_caches(self, places: list[Place], size: int) -> None:
         """Have large results that the kernel does nothing else with written past the caches; not those of any size."""
@@ -185,7 +186,8 @@ class Nests:
             around = [r for r in outer if r is not turned]
             Tiles(loops, places, v, turned, lanes, block).run(around, work if split else 0)
         else:
-            self._chunks(outer, inner, work, split=split and not self._folds_beside(places, first))
+            once = Once(loops, places, outer) if v is None and split and outer else None
+            self._chunks(outer, inner, work, once, split=split and not self._folds_beside(places, first))
 
     def _columns(self, places: list[Place], outer: list[Node], v: Node, rows: list[Node], *, split: bool) -> None:
         """The loops of stores that also reduce down columns: some of those at a time, and inside them the rows."""
@@ -229,11 +231,12 @@ class Nests:
         else:
             self.loops.nest(outer, inner.run, begin, end)
 
-    def _chunks(self, outer: list[Node], inner: _Inner, work: int, *, split: bool) -> None:
+    def _chunks(self, outer: list[Node], inner: _Inner, work: int, once: Once | None = None, *, split: bool) -> None:
         """The loops, the outermost in chunks of equal length where threads may share them."""
         first = outer[0] if outer else inner.v
+        nest = once.nest if once else functools.partial(self.loops.nest, outer)
         if first is None or not split or work < 2 * CHUNK or self.emitter.target.threads == 1:
-            self.loops.nest(outer, inner.run)
+            nest(inner.run)
             return
         extent = self.loops.extent(first)
         lanes, unroll = (inner.lanes, inner.unroll) if first is inner.v else (1, 1)
@@ -243,7 +246,7 @@ class Nests:
         if first is inner.v:
             self.loops.vectors_between(first, begin, end, lanes, unroll, inner.store)
         else:
-            self.loops.nest(outer, inner.run, begin, end)
+            nest(inner.run, begin, end)
 
     def _folds_beside(self, places: list[Place], first: Node | None) -> bool:
         """Whether a fold does not depend on the outermost range: each chunk would compute it again."""

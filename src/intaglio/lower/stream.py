@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.node import Node, make, substitute, walk
 from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding, Instance
-from intaglio.lower.emit import LINE
+from intaglio.lower.emit import LINE, Ahead
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import row_range
@@ -208,7 +208,7 @@ class Stream:
     def _take(self, start: Node, end: Node, level: int, first: Node, stop: Node, count: int) -> None:
         """Rows taken into the results of a block, `count` at once: in blocks, as a sum of their own."""
         emitter, row, sums = self.emitter, self.rows[-1], self.sums[level]
-        emitter.ahead.update(dict.fromkeys(self.ahead, (row, count)))
+        emitter.ahead.update(dict.fromkeys(self.ahead, Ahead(row, count)))
 
         def take(instances: list[Instance], _: int) -> None:
             for instance in instances:

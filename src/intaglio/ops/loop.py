@@ -102,12 +102,15 @@ class Store(Statement):
     name: ClassVar[str] = "store"
 
 
+@dataclass(frozen=True, slots=True)
 class Prefetch(Statement):
     """A wish that a line of memory come nearer, as it is soon read. LINEAR level: src (pointer, index).
 
-    No value depends on it, and the index may lie outside of the buffer.
+    No value depends on it, and the index may lie outside of the buffer. `once`: nobody reads it again, so that no cache
+    need keep it in place of something else.
     """
 
+    once: bool = False
     name: ClassVar[str] = "prefetch"
 
 

@@ -239,8 +239,9 @@ class _Writer:
                 self.define(node, f"{self.pointer(node.src[0])}[{self.bare(node.src[1])}]", keep=bool(op.epoch))
             case Chunk():
                 pass
-            case Prefetch():
-                self.say(f"__builtin_prefetch(&{self.pointer(node.src[0])}[{self.bare(node.src[1])}]);")
+            case Prefetch(once=once):
+                place = f"&{self.pointer(node.src[0])}[{self.bare(node.src[1])}]"
+                self.say(f"__builtin_prefetch({place}{', 0, 0' if once else ''});")
             case Elementwise():
                 self.define(node, self.elementwise(node))
             case _:

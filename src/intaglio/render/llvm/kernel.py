@@ -71,8 +71,8 @@ class _Kernel(Arithmetic, Memory):
                 self.define(node, self.load(node))
             case Store():
                 self.store(node)
-            case Prefetch():
-                self.prefetch(node)
+            case Prefetch(once=once):
+                self.prefetch(node, once=once)
             case Chunk():
                 self.leaf(node)
             case Across(kind=kind):

@@ -1,0 +1,109 @@
+"""What is read once, and is more than the caches hold: which of its lines are asked for past them, and that only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from intaglio.core.dtypes import dtypes
+from intaglio.core.size import NOMINAL
+from intaglio.ir.view import View
+from intaglio.lower.ahead import SOON
+from intaglio.lower.kernel import Lowered, lower
+from intaglio.ops.elementwise import add, eq, mul, ne, or_, where
+from intaglio.ops.loop import Prefetch, sink, store
+from intaglio.ops.memory import const, iota, window
+from intaglio.ops.movement import expand, reshape
+from intaglio.ops.reduce import reduce
+from intaglio.render import c, llvm
+from intaglio.runtime.compiler import host_target
+from tests.unit.lower.running import Operands, numbers, run
+from tests.unit.lower.test_upcoming import asked
+
+if TYPE_CHECKING:
+    from intaglio.core.target import Target
+    from intaglio.ir.node import Node
+
+ROWS, COLUMNS = 96, 2048
+KEPT = 16  # rows that half of the third cache holds
+
+
+def small(threads: int = 1) -> Target:
+    """This machine with a third cache that holds some of the rows."""
+    return replace(host_target(threads), level3=2 * KEPT * COLUMNS * 4)
+
+
+def sums(x: Node) -> Node:
+    """The sum of each row."""
+    return reduce("sum", x, (1,))
+
+
+def places(x: Node) -> Node:
+    """The place of the largest of each row."""
+    best = expand(reshape(reduce("max", x, (1,)), (ROWS, 1)), x.shape)
+    place = expand(reshape(iota(COLUMNS), (1, COLUMNS)), x.shape)
+    never = expand(const(dtypes.int64, COLUMNS), x.shape)
+    return reduce("min", where(or_(eq(x, best), ne(x, x)), place, never), (1,))
+
+
+def deviations(x: Node) -> Node:
+    """The sum of squares of each row less its first moment: each element is needed twice."""
+    rest = add(x, expand(reshape(sums(x), (ROWS, 1)), x.shape))
+    return sums(mul(rest, rest))
+
+
+def hints(lowered: Lowered) -> list[bool]:
+    """Of each line that code asks for, whether it is one that is read once."""
+    return [n.op.once for n in lowered.linear.src if isinstance(n.op, Prefetch)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("value", "dtype"), [(sums, "float32"), (places, "int64")])
+def test_what_no_cache_holds_is_asked_for_past_them_after_what_one_keeps(value, dtype: str, threads: int) -> None:
+    x = numbers((ROWS, COLUMNS))
+    k, near = Operands(), Operands()
+    out, plain = np.zeros(ROWS, dtype), np.zeros(ROWS, dtype)
+    lowered = run(k, k.write(out, value(k.read(x))), target=small(threads))
+    assert hints(run(near, near.write(plain, value(near.read(x))), threads=threads)) == []
+    np.testing.assert_array_equal(out, plain)
+    assert hints(lowered)
+    assert all(hints(lowered))
+    marks = asked(lowered, k, x.size + SOON, small(threads))
+    line = 64 // x.itemsize
+    starts = marks[: x.size].reshape(-1, line).any(1)
+    first = (KEPT * COLUMNS * x.itemsize + SOON) // 64
+    assert not starts[:first].any()
+    assert starts[first:].all()
+
+
+def test_what_is_needed_again_goes_through_the_caches() -> None:
+    x, out = numbers((ROWS, COLUMNS)), np.zeros(ROWS, np.float32)
+    k = Operands()
+    assert hints(run(k, k.write(out, deviations(k.read(x))), target=small())) == []
+
+
+def test_what_a_cache_holds_goes_through_it() -> None:
+    x, out = numbers((2 * KEPT, COLUMNS)), np.zeros(2 * KEPT, np.float32)
+    k = Operands()
+    assert hints(run(k, k.write(out, sums(k.read(x))), target=small())) == []
+
+
+def test_rows_that_are_longer_than_what_is_kept_all_go_past_the_caches() -> None:
+    x, out = numbers((3, 4096)), np.zeros(3, np.float32)
+    k = Operands()
+    lowered = run(k, k.write(out, sums(k.read(x))), target=replace(host_target(1), level3=1 << 14))
+    np.testing.assert_array_equal(out, x.sum(1))
+    assert all(hints(lowered))
+    assert "i32 0, i32 0, i32 1" in llvm.render(lowered.linear, host_target(1))
+    scalar = lower(sink(k.write(out, sums(k.read(x)))), replace(host_target(1), vector_bytes=0, level3=1 << 14))
+    assert ", 0, 0);" in c.render(scalar.linear)
+
+
+def test_what_has_any_size_may_be_small_and_goes_through_the_caches() -> None:
+    k = Operands()
+    x = window(View.contiguous(dtypes.float32, (8, NOMINAL)), k.pointer(np.empty(1, np.float32)))
+    out = window(View.contiguous(dtypes.float32, (8,)), k.pointer(np.empty(1, np.float32)))
+    assert hints(lower(sink(store(out, sums(x))), small(), size_slot=2)) == []

@@ -34,13 +34,14 @@ class Target:
     level1: int = 32 << 10  # bytes of data cache by level
     level2: int = 1 << 20
     level3: int = 16 << 20
+    near: int = 0  # bytes of all that a kernel reads and writes up to which its results stay in the third cache
 
     @property
     def far(self) -> int:
         """Bytes of a result from which it goes past the caches: half as much again as those hold that are a core's own.
 
         What is left there of it, beside what it was computed from, is too little to pay for reading each of its lines
-        before it is written.
+        before it is written. It is otherwise where the third cache takes results faster than memory: see `near`.
         """
         least, most = FAR
         return min(max(least, 3 * self.threads * self.level2 // 2), most)

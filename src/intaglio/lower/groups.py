@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, walk
 from intaglio.ops.loop import Store, StoreAt
-from intaglio.ops.memory import Local, Param
+from intaglio.ops.memory import Local, Param, Window
 from intaglio.ops.reduce import Scan
 
 if TYPE_CHECKING:
@@ -26,6 +26,16 @@ def only_stored(ast: Node) -> set[int]:
         return set()
     written = [_group(n.src[0]) for n in ast.src]
     return {g for g in written if written.count(g) == 1}.difference(*map(_groups_read, ast.src))
+
+
+def bytes_moved(ast: Node) -> int:
+    """How many bytes a kernel reads and writes, each once, scratch apart."""
+    found: dict[int, int] = {}
+    for n in walk((ast,)):
+        if isinstance(n.op, Window) and isinstance(n.src[0].op, Param):
+            low, high = n.op.view.byte_bounds()
+            found[_group(n)] = max(found.get(_group(n), 0), high - low)
+    return sum(found.values())
 
 
 def in_nests(statements: Sequence[Node]) -> list[list[Node]]:

@@ -13,7 +13,7 @@ from intaglio.lower.binding import Binding
 from intaglio.lower.choice import MODEL, Choice, Decisions
 from intaglio.lower.columns import by_reductions
 from intaglio.lower.emit import Emitter
-from intaglio.lower.groups import in_nests, only_stored
+from intaglio.lower.groups import bytes_moved, in_nests, only_stored
 from intaglio.lower.index import Index, number
 from intaglio.lower.loops import Loops, Place, has_fold
 from intaglio.lower.nests import Nests
@@ -76,7 +76,7 @@ class _Kernel:
         self.decide: Final = Decisions(choice)
         self.loops: Final = Loops(self.emitter, self.decide)
         self.values: Final = Values(ast, index)
-        self.nests: Final = Nests(self.loops, self.values, only_stored(ast))
+        self.nests: Final = Nests(self.loops, self.values, only_stored(ast), bytes_moved(ast))
         self.part: Part | None = None
         self.over: Final[dict[Node, Node]] = {}  # scratch -> that whose bytes it takes
         self.kind: str = "E"  # the first letter of the kernel's name

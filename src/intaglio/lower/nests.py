@@ -13,7 +13,7 @@ from intaglio.lower.columns import Kept, rows_below
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.kept import keep_rows
 from intaglio.lower.loops import CHUNK, has_fold
-from intaglio.lower.parts import nest as nest_part
+from intaglio.lower.parts import nest
 from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
 from intaglio.lower.slabs import Slabs, is_slabbed
@@ -62,17 +62,19 @@ class Nests:
         past: The slots of what is written past the caches.
     """
 
-    def __init__(self, loops: Loops, values: Values, alone: set[int]) -> None:
+    def __init__(self, loops: Loops, values: Values, alone: set[int], moved: int) -> None:
         """Of a kernel.
 
         Args:
             alone: The groups of bytes that it writes once, and does not read.
+            moved: How many bytes it reads and writes.
         """
         self.loops: Final = loops
         self.emitter: Final = loops.emitter
         self.values: Final = values
         self.past: Final[set[int]] = set()
         self._alone: Final = alone
+        self._moved: Final = moved
 
     def inside(self, places: list[Place], ranges: list[Node]) -> None:
         """The loops of stores within others."""
@@ -122,11 +124,15 @@ class Nests:
         v = self.vector_range(places, ranges) if part.stop is not None else None
         lanes = min(self.emitter.lanes_of(p.value) for p in places)
         vector = (v, lanes, vectors_at_once(self.loops, places, v, 1)) if v is not None else None
-        nest_part(self.loops, places, ranges, part, vector, functools.partial(self._store, places))
+        nest(self.loops, places, ranges, part, vector, functools.partial(self._store, places))
 
     def pass_caches(self, places: list[Place], size: int) -> None:
-        """Have large results that the kernel does nothing else with written past the caches; not those of any size."""
-        for place in places if not self.emitter.index.varies(size) else ():
+        """Have large results that the kernel does nothing else with written past the caches; not those of any size.
+
+        Nor those that stay in the third cache with all that the kernel reads, where that is the faster way.
+        """
+        stay = self.emitter.index.varies(size) or self._moved <= self.emitter.target.near
+        for place in places if not stay else ():
             op = place.pointer.op
             if isinstance(op, Param) and op.group in self._alone and size * op.of.itemsize >= self.emitter.target.far:
                 self.past.add(op.slot)
@@ -234,9 +240,9 @@ class Nests:
     def _chunks(self, outer: list[Node], inner: _Inner, work: int, once: Once | None = None, *, split: bool) -> None:
         """The loops, the outermost in chunks of equal length where threads may share them."""
         first = outer[0] if outer else inner.v
-        nest = once.nest if once else functools.partial(self.loops.nest, outer)
+        around = once.nest if once else functools.partial(self.loops.nest, outer)
         if first is None or not split or work < 2 * CHUNK or self.emitter.target.threads == 1:
-            nest(inner.run)
+            around(inner.run)
             return
         extent = self.loops.extent(first)
         lanes, unroll = (inner.lanes, inner.unroll) if first is inner.v else (1, 1)
@@ -246,7 +252,7 @@ class Nests:
         if first is inner.v:
             self.loops.vectors_between(first, begin, end, lanes, unroll, inner.store)
         else:
-            nest(inner.run, begin, end)
+            around(inner.run, begin, end)
 
     def _folds_beside(self, places: list[Place], first: Node | None) -> bool:
         """Whether a fold does not depend on the outermost range: each chunk would compute it again."""

@@ -8,7 +8,7 @@ import json
 import os
 import struct
 import threading
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from intaglio.core.errors import CompileError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.target import Target
 from intaglio.runtime import elf
+from intaglio.runtime.streams import keeps_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +63,12 @@ def _host() -> _Host:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What LLVM says of this machine, and of itself."""
+    """What LLVM says of this machine, and of itself; and what was measured."""
 
     version: str
     cpu: str
     features: str
+    keeps: bool  # whether results are better left in the third cache: see `runtime/streams.py`
 
 
 class _Known:
@@ -84,8 +86,8 @@ def recall_host(disk: Callable[[], DiskCache | None]) -> None:
         return
     key = f"host:{machine}"
     try:
-        version, cpu, features = json.loads(cache.get(key) or b"")
-        _Known.about = About(str(version), str(cpu), str(features))
+        version, cpu, features, keeps = json.loads(cache.get(key) or b"")
+        _Known.about = About(str(version), str(cpu), str(features), bool(keeps))
     except (ValueError, TypeError):
         cache.put(key, json.dumps(astuple(_about_host())).encode())
 
@@ -95,8 +97,18 @@ def _about_host() -> About:
     if _Known.about is None:
         import llvmlite
 
-        _Known.about = About(llvmlite.__version__, _host().cpu, _host().features)
+        host = _host()
+        _Known.about = About(llvmlite.__version__, host.cpu, host.features, _keeps_results(host.features))
     return _Known.about
+
+
+def _keeps_results(features: str) -> bool:
+    """Whether results are better left in the third cache, where the machine can write past the caches at all."""
+    names = _names(features)
+    if "sse2" not in names:
+        return False
+    level3 = host_caches().get("level3", Target().level3)
+    return keeps_results(lambda text, name: load_object(compile_text(text), name), _width(names), level3)
 
 
 def _machine() -> str | None:
@@ -118,7 +130,17 @@ def _machine() -> str | None:
 @cache
 def host_features() -> frozenset[str]:
     """The CPU's features, as LLVM names them."""
-    return frozenset(f[1:] for f in _about_host().features.split(",") if f.startswith("+"))
+    return _names(_about_host().features)
+
+
+def _names(features: str) -> frozenset[str]:
+    """Those that a machine has, of features as LLVM lists them."""
+    return frozenset(f[1:] for f in features.split(",") if f.startswith("+"))
+
+
+def _width(features: frozenset[str]) -> int:
+    """Bytes of the widest vectors."""
+    return 64 if "avx512f" in features else 32 if "avx2" in features else 16
 
 
 def compile_text(source: str) -> bytes:
@@ -206,8 +228,8 @@ def host_target(threads: int) -> Target:
     features = host_features()
     if not _about_host().cpu.startswith("znver"):  # on Sapphire Rapids each takes 0.7 to 1.9 ns, an FMA 0.18
         features -= {"avx512bf16"}
-    width = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-    return Target("cpu", width, features, threads, **host_caches())
+    target = Target("cpu", _width(features), features, threads, **host_caches())
+    return replace(target, near=target.level3 // 2) if _about_host().keeps else target
 
 
 @cache

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,10 +20,16 @@ from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import Operands, numbers, run
+from intaglio.runtime.streams import COPY, SIGNATURE, keeps_results
+from tests.unit.lower.running import Operands, compiler, numbers, run
 
 ONE = const(dtypes.float32, 1)
 FAR = host_target(3).far
+
+
+def past(threads: int) -> Target:
+    """This machine, as if its third cache were no faster than memory."""
+    return replace(host_target(threads), near=0)
 
 
 def large(shape: tuple[int, ...], shift: int = 0) -> np.ndarray:
@@ -37,7 +46,7 @@ def large(shape: tuple[int, ...], shift: int = 0) -> np.ndarray:
 def test_a_large_result_lands_wherever_it_begins(shape: tuple[int, ...], shift: int, threads: int) -> None:
     x, out = numbers(shape), large(shape, shift)
     k = Operands()
-    lowered = run(k, k.write(out, add(k.read(x), ONE)), threads=threads)
+    lowered = run(k, k.write(out, add(k.read(x), ONE)), target=past(threads))
     np.testing.assert_array_equal(out, x + 1)
     assert isinstance(lowered.linear.op, Linear)
     assert lowered.linear.op.past == (1,)
@@ -50,9 +59,10 @@ def test_rows_at_positions_and_turned_and_narrow_results(columns: int) -> None:
     places = np.random.default_rng(0).integers(0, 1000, rows)
     out, turned, narrow = large((rows, columns)), large((columns, rows)), np.zeros((FAR,), np.uint8)
     k = Operands()
-    run(k, k.write(out, take(k.read(x), k.read(places))))
-    run(k := Operands(), k.write(turned, permute(k.read(out), (1, 0))))
-    run(k := Operands(), k.write(narrow, cast(k.read(many := numbers((FAR,), "int32") % 7), dtypes.uint8)))
+    run(k, k.write(out, take(k.read(x), k.read(places))), target=past(1))
+    run(k := Operands(), k.write(turned, permute(k.read(out), (1, 0))), target=past(1))
+    many = numbers((FAR,), "int32") % 7
+    run(k := Operands(), k.write(narrow, cast(k.read(many), dtypes.uint8)), target=past(1))
     np.testing.assert_array_equal(out, x[places])
     np.testing.assert_array_equal(turned, out.T)
     np.testing.assert_array_equal(narrow, many)
@@ -70,7 +80,7 @@ def test_a_large_product_lands_wherever_it_begins(shape: tuple[int, int, int], s
     value = reduce("sum", mul(left, right), (2,))
     for _ in range(12 if heavy else 0):  # enough to be computed apart from the sums
         value = maximum(add(value, ONE), ONE)
-    lowered = run(k, k.write(out, value), threads=2)
+    lowered = run(k, k.write(out, value), target=past(2))
     assert isinstance(lowered.linear.op, Linear)
     assert lowered.linear.op.past == (2,)
     wanted = x @ y
@@ -78,16 +88,16 @@ def test_a_large_product_lands_wherever_it_begins(shape: tuple[int, int, int], s
 
 
 def test_only_what_is_large_and_not_read_goes_past_the_caches() -> None:
-    target = host_target(1)
+    target = past(1)
     least = target.far // 4
-    for size, in_place, past in [(least, False, True), (least - 1, False, False), (least, True, False)]:
+    for size, in_place, goes in [(least, False, True), (least - 1, False, False), (least, True, False)]:
         k = Operands()
         out = np.empty(size, np.float32)
         place = k.read(out)
         value = place if in_place else k.read(np.empty(size, np.float32))
         linear = lower(sink(store(place, add(value, ONE))), target).linear
         text = llvm.render(linear, target)
-        assert ("nontemporal" in text, "sfence" in text) == (past and "sse2" in target.features,) * 2
+        assert ("nontemporal" in text, "sfence" in text) == (goes and "sse2" in target.features,) * 2
 
 
 def test_what_is_large_follows_from_the_caches_of_all_threads() -> None:
@@ -103,3 +113,42 @@ def test_a_result_of_any_size_may_be_small_and_goes_through_the_caches() -> None
     linear = lower(sink(store(out, add(x, ONE))), host_target(1), size_slot=2).linear
     assert isinstance(linear.op, Linear)
     assert linear.op.past == ()
+
+
+def test_results_stay_in_a_third_cache_that_takes_them_fast_if_all_fits_that_a_kernel_moves() -> None:
+    target = replace(host_target(1), near=0)
+    size = target.far // 4
+    for inputs, room, stay in [(1, 2, True), (2, 3, True), (2, 2, False), (1, 1, False), (1, 0, False)]:
+        k = Operands()
+        total = ONE
+        for _ in range(inputs):
+            total = add(k.read(np.empty(size, np.float32)), total)
+        linear = lower(sink(k.write(np.empty(size, np.float32), total)), replace(target, near=4 * size * room)).linear
+        assert isinstance(linear.op, Linear)
+        assert linear.op.past == (() if stay else (inputs,))
+
+
+def test_what_a_third_cache_is_worth_is_measured_by_real_copies() -> None:
+    size, level3 = 1 << 20, 8 << 20
+    names: list[str] = []
+
+    def load(text: str, name: str) -> int:
+        names.append(name)
+        assert ("nontemporal" in text) == (name == "past")
+        return compiler().load(text, name)[0]
+
+    assert keeps_results(load, 16, level3) in (True, False)
+    assert names == ["through", "past"]
+    given, out = numbers((size,), "uint8"), np.zeros(size, np.uint8)
+    for name, mark in [("through", ""), ("past", ", !nontemporal !0")]:
+        at = [a.ctypes.data + -a.ctypes.data % 16 for a in (given, out)]
+        SIGNATURE(load(COPY.format(name=name, width=16, mark=mark), name))(*at, size - 16)
+        assert bytes((ctypes.c_char * (size - 16)).from_address(at[0])) == bytes(
+            (ctypes.c_char * (size - 16)).from_address(at[1])
+        )
+        out[:] = 0
+
+
+def test_this_machine_keeps_all_results_or_those_that_fill_half_of_the_third_cache() -> None:
+    target = host_target(1)
+    assert target.near in (0, target.level3 // 2)

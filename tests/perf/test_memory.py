@@ -39,6 +39,7 @@ SMALLER: Final[dict[str, Draw]] = {
 BESIDE: Final = {  # bytes of buffers between kernels at most, where there are several kernels
     "sum of all 4096²": 1 << 12,  # the sums of its pieces
     "topk 100 of 1M": 1 << 10,
+    "matmul bfloat16 1024³": 1 << 22,  # its factors, rounded
 }
 STACK: Final = 2 << 20  # bytes of scratch of one thread at most: it is on its stack
 PYTHON: Final = 3 << 20  # bytes of Python's objects, and of NumPy's arrays

@@ -9,6 +9,7 @@ from intaglio.ir.node import Node, make, substitute, walk
 from intaglio.lower.ahead import asked_ahead
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
+from intaglio.lower.emit import Ahead
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import PACK, tile_shape, tile_shapes
@@ -249,7 +250,7 @@ class Slabs:
             for total, one in zip(sums, every, strict=True):
                 emitter.store(self.sums, self.held, total, one)
 
-        reads = dict.fromkeys(self.reads, (self.column, self.vectors))
+        reads = dict.fromkeys(self.reads, Ahead(self.column, self.vectors))
         emitter.ahead.update(reads)
         inside = emitter.put(level, minimum(bottom, number(whole)))
         for first, stop, count in ((top, inside, self.tile_rows), (number(whole), bottom, self.height - whole)):

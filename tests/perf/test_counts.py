@@ -632,6 +632,18 @@ def test_a_product_of_few_rows_reads_the_matrix_once(sizes: tuple[int, int, int]
     assert np.array_equal(got.numpy(), arrays[0] @ arrays[1] + arrays[2])
 
 
+@pytest.mark.parametrize(("rows", "kernels"), [(10, 1), (63, 1), (64, 3), (300, 2)])
+def test_factors_that_are_rounded_are_rounded_once_if_they_are_used_often(rows: int, kernels: int) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in ((rows, 300), (300, 300))]
+    x, w = (Tensor(array).realize() for array in arrays)
+    got, count, _ = counted(lambda: (x.cast("bfloat16") @ w.cast("bfloat16")).cast("float32").realize())
+    assert count == kernels
+    both = x.numel() + w.numel()
+    assert GlobalCounters.global_mem == (8 if rows >= 64 else 4) * both + 4 * got.numel()  # 4 + 2 of each, then 2
+    assert np.array_equal(got.numpy(), Tensor(arrays[0] @ arrays[1]).cast("bfloat16").cast("float32").numpy())
+
+
 @pytest.mark.parametrize("size", [7, 14, 20, 56])
 @pytest.mark.parametrize("padding", [0, 1])
 def test_a_convolution_with_bias_and_activation_is_one_kernel_that_reads_the_image_once(

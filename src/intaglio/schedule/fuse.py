@@ -331,13 +331,14 @@ class _Materialize:
             case Reduce():
                 if is_product(node):
                     column = max(a for a in range(node.src[0].rank) if a not in node.op.axes)
+                    often = min(_products(factor, node.op.axes) for factor in node.src[0].src) >= ROUNDED
                     for factor in node.src[0].src:
-                        self._factor(factor, column, node.op.axes, chosen)
+                        self._factor(factor, column, node.op.axes, chosen, often=often)
                     must = must or _has_product_below(node, chosen, self.done)
                 elif is_dot(node):
                     for factor in node.src[0].src:
                         if self._is_dear(factor, node):
-                            self._factor(factor, -1, node.op.axes, chosen)
+                            self._factor(factor, -1, node.op.axes, chosen, often=False)
                 must = must or node in self.shared
             case _:
                 pass
@@ -353,14 +354,17 @@ class _Materialize:
         inner = toposort((factor,), enter=lambda n: n not in self.done)
         return sum(isinstance(n.op, Elementwise) and n not in self.done for n in inner) >= DEAR
 
-    def _factor(self, factor: Node, column: int, axes: tuple[int, ...], chosen: set[Node]) -> None:
-        """A factor of a product is computed once, not once for each of the other's rows."""
+    def _factor(self, factor: Node, column: int, axes: tuple[int, ...], chosen: set[Node], *, often: bool) -> None:
+        """A factor of a product is computed once, not once for each of the other's rows.
+
+        Args:
+            often: Whether each number of both factors is in so many products that it is rounded in memory.
+        """
         if _core(factor) in self.packs:
             return
-        products = math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
         node = factor
         while isinstance(node.op, (Expand, Reshape, Permute, Cast)):  # a cast to more bytes is as cheap in the product
-            if products >= ROUNDED and node not in self.done and _is_rounded(node):
+            if often and node not in self.done and _is_rounded(node):
                 chosen.add(node)
                 return
             node = node.src[0]
@@ -375,6 +379,11 @@ class _Materialize:
                 chosen.add(source)  # what windows slide over, and not what they see
         elif node.src and node not in self.done:
             chosen.add(node)
+
+
+def _products(factor: Node, axes: tuple[int, ...]) -> int:
+    """In how many products of a sum each number of a factor is, of which some axes are summed."""
+    return math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
 
 
 def _is_rounded(node: Node) -> bool:

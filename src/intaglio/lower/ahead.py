@@ -77,7 +77,7 @@ class Once:
             del emitter.ahead[read]
 
     def _found(self, places: list[Place]) -> list[Node]:
-        """The loads."""
+        """The loads of which each pointer has one, that is another in each turn."""
         emitter = self._loops.emitter
         folds = [n for n in walk([p.value for p in places]) if isinstance(n.op, Fold)]
         known = {p.best for p in map(position_of, folds) if p is not None}  # each is found with its position
@@ -85,15 +85,15 @@ class Once:
         loads = [n for n in nodes if isinstance(n.op, Load)]
         pointers = [n.src[0] for n in loads]
         around = sum(emitter.bit(r) for r in self._ranges)
-        found: list[Node] = []
+        found: dict[Node, None] = {}
         for fold in folds:
             for n in walk(fold.src[:1]) if fold not in known else ():
                 once = n in loads and pointers.count(n.src[0]) == 1 and not around & ~emitter.mask(n)
                 _, terms = emitter.index.affine(n.src[1]) if once else (0, {})
                 along = any(terms.get(r) == 1 for r in fold.src[1:])
                 if along and n.dtype.itemsize * self._size(n) > emitter.target.level3:
-                    found.append(n)
-        return found
+                    found[n] = None
+        return list(found)
 
     def _size(self, read: Node) -> int:
         """How many elements a load reads in all loops; 0 where that is not known."""

@@ -465,6 +465,8 @@ class Emitter:
         """Ask for the line that a load will read, once for each line."""
         pointer, place = node.src[:2]
         v = self.vector(self.mask(place))
+        if v is not None and self.stride(place, v) != 1:  # a line for each lane
+            return
         before = instance.get(v, 0) * self.bound[v].lanes * node.dtype.itemsize if v is not None else 0
         if before % LINE == 0:
             ahead = self.ahead[node]

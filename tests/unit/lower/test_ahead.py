@@ -107,3 +107,13 @@ def test_what_has_any_size_may_be_small_and_goes_through_the_caches() -> None:
     x = window(View.contiguous(dtypes.float32, (8, NOMINAL)), k.pointer(np.empty(1, np.float32)))
     out = window(View.contiguous(dtypes.float32, (8,)), k.pointer(np.empty(1, np.float32)))
     assert hints(lower(sink(store(out, sums(x))), small(), size_slot=2)) == []
+
+
+@pytest.mark.parametrize("step", [3, 16])
+def test_elements_apart_are_not_asked_for_one_by_one(step: int) -> None:
+    x = numbers((5, 1000, step))
+    k = Operands()
+    out = np.zeros(5, np.float32)
+    lowered = run(k, k.write(out, reduce("sum", k.read(x[:, :, :2]), (1, 2))), target=replace(small(), level3=1 << 10))
+    np.testing.assert_array_equal(out, x[:, :, :2].sum((1, 2)))
+    assert all(hints(lowered))

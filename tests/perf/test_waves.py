@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from intaglio import Context, GlobalCounters, Tensor
+from intaglio.engine import devices
 from intaglio.engine.devices import device_of
 from intaglio.engine.waves import ROOM
+from intaglio.runtime.launch import Row, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from intaglio.runtime.compiler import Compiler
+    from intaglio.runtime.launch import Wave
 
 DRAW = np.random.default_rng(0)
 
@@ -41,6 +46,22 @@ def test_products_realized_together_are_one_wave(n: int) -> None:
     xs = matrices(20, n, n)
     assert counts(lambda: together([x @ xs[0] for x in xs])) == (20, 1, 1)
     assert counts(lambda: together([x @ xs[0] for x in xs]), threads=1) == (20, 1, 0)
+
+
+def test_small_products_in_a_row_are_launches_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[Row] = []
+
+    class Noted(Table):
+        def __init__(self, compiler: Compiler, given: Sequence[Row], waves: Sequence[Wave] = ()) -> None:
+            rows.extend(given)
+            super().__init__(compiler, given, waves)
+
+    monkeypatch.setattr(devices, "Table", Noted)
+    xs, w = matrices(20, 48, 48), matrices(1, 48, 48)[0]
+    results = together([x @ w for x in xs])
+    assert [row.series for row in rows] == ([3] * 20 if device_of("CPU").target.vector_bytes else [0] * 20)
+    assert len({row.address for row in rows}) == 1
+    assert all(np.allclose(y.numpy(), x.numpy() @ w.numpy(), atol=1e-4) for x, y in zip(xs, results, strict=True))
 
 
 def test_products_that_follow_from_one_another_are_no_wave() -> None:

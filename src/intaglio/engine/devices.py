@@ -238,7 +238,7 @@ class Cpu(Device):
         """Run kernels in order; waves and large kernels by as many threads as the settings say."""
         if launches.table is None:
             noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
-            rows = [Row(e.address, start, e.lowered.chunks, cost) for e, start, cost in noted]
+            rows = [Row(e.address, start, e.lowered.chunks, cost, e.lowered.series) for e, start, cost in noted]
             launches.table = Table(_compiler(), rows, launches.waves)
         launches.table.run(slots, threads_now(), first, last)
 

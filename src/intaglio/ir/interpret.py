@@ -35,7 +35,9 @@ class Memory:
 
 def run_linear(linear: Node, slots: Sequence[int], chunks: int) -> None:
     """Run a kernel on argument slots (addresses, or the bits of numbers)."""
-    _Machine(slots, chunks).run(linear.src)
+    series: int = _field(linear.op, "series")
+    for launch in range(chunks if series else 1):
+        _Machine(slots[launch * series :], chunks).run(linear.src)
 
 
 def evaluate(root: Node, values: dict[Node, Number]) -> Number:

@@ -49,6 +49,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "hole": (_T,),
     "copy_to": (_T,),
     "param": (_T, _K, _P, _I),
+    "next_param": (_I,),
     "arg": (_K, _P, _I),
     "local": (_K, _P, _I),
     "window": (_T, _K),

@@ -10,7 +10,8 @@ from intaglio.ir.levels import Level, allowed
 from intaglio.ir.node import Node, Shape, toposort
 from intaglio.ir.text import line, print_text
 
-IMPLICIT: Final = frozenset({"const", "arg", "param", "local", "chunk", "iota"})  # need no place among instructions
+# What needs no place among instructions.
+IMPLICIT: Final = frozenset({"const", "arg", "param", "next_param", "local", "chunk", "iota"})
 POINTERS: Final = frozenset({"param", "local"})
 STATEMENTS: Final = frozenset({"store", "store_at", "for", "rows", "switch", "block"})
 
@@ -123,6 +124,8 @@ class _Code:
         name = op.name
         if not allowed(op, Level.LINEAR) or name == "linear":
             self.fail(node, f"{name} may not stand here")
+        if name == "chunk" and getattr(self.root.op, "series", 0):
+            self.fail(node, "the chunks of a series are launches")
         if not getattr(op, "primitive", True) and node.dtype is not dtypes.float64:
             self.fail(node, f"{name} of {node.dtype.name} must have been decomposed")
         if name not in ("end_loop", "end_if"):
@@ -252,7 +255,8 @@ class _Code:
 
     def place(self, node: Node, index: Node, shape: Shape) -> None:
         """An index is one int64, or one a lane."""
-        if node.src[0].op.name not in POINTERS:
+        pointer = node.src[0].op.name
+        if pointer not in POINTERS and not (pointer == "next_param" and node.op.name == "prefetch"):
             self.fail(node, f"{node.op.name} must go through a param or local")
         if index.dtype is not dtypes.int64 or index.shape not in ((), shape):
             self.fail(node, f"the index is {index.dtype.name}{list(index.shape)}, the value has shape {list(shape)}")

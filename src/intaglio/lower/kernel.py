@@ -25,6 +25,7 @@ from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.values import Values
 from intaglio.ops.elementwise import Elementwise, cast, eq
 from intaglio.ops.loop import Block, For, Linear, Rows, Sink, Store, StoreAt, Switch
+from intaglio.ops.memory import Arg, Param
 from intaglio.ops.reduce import COMBINES, Fold, Reduce, Scan
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Lowered:
     chunks: int
     parallel: bool
     flops: int
+    series: int = 0  # if launches may be chunks of one call, how many arguments each has
     least: int = 0  # the least size for which the code is right, where a size is an argument
     decisions: tuple[Decision, ...] = ()
 
@@ -91,10 +93,11 @@ class _Kernel:
             self._statement(group, split=split)
         code = self.emitter.frames[0].code
         name, past = self._name(), tuple(sorted(self.nests.past))
-        linear = make(Linear(name, past), *(substitute(code, self.over) if self.over else code))
+        series = 1 + max(_slots(self.ast)) if self.loops.series else 0
+        linear = make(Linear(name, past, series), *(substitute(code, self.over) if self.over else code))
         flops = sum(_work(n) for n in walk(statements))
         chunks = self.loops.chunks
-        return Lowered(linear, name, chunks, chunks > 1, flops, decisions=self.decide.taken)
+        return Lowered(linear, name, chunks, chunks > 1, flops, series, decisions=self.decide.taken)
 
     def _name(self) -> str:
         """The kernel's name: what it does, of which sizes, in how many statements."""
@@ -221,6 +224,11 @@ def _folded(places: list[Place]) -> list[Node]:
     """The ranges of the folds of a nest."""
     folds = (n for p in places for n in walk((p.value,)) if isinstance(n.op, Fold))
     return [*dict.fromkeys(r for n in folds for r in n.src[1:])]
+
+
+def _slots(ast: Node) -> set[int]:
+    """The slots of the arguments of a kernel."""
+    return {n.op.slot for n in walk((ast,)) if isinstance(n.op, (Param, Arg))}
 
 
 def _work(node: Node) -> int:

@@ -40,12 +40,18 @@ def has_fold(places: Sequence[Place]) -> bool:
 
 
 class Loops:
-    """Writes loops around what callbacks emit; knows in how many chunks the kernel runs, and what else is decided."""
+    """Writes loops around what callbacks emit; knows in how many chunks the kernel runs, and what else is decided.
+
+    Attributes:
+        chunks: How many there are.
+        series: Whether launches of the kernel may be a series, of which each asks for what the next one reads.
+    """
 
     def __init__(self, emitter: Emitter, decisions: Decisions | None = None) -> None:
         self.emitter: Final = emitter
         self.decide: Final = decisions or Decisions()
         self.chunks: int = 1
+        self.series: bool = False
 
     def extent(self, r: Node) -> int:
         """How many values a range takes."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.node import Node, make, substitute, toposort, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import about
+from intaglio.lower.following import Following, Tiling
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.lower.turn import transposed, turned_range
@@ -210,6 +211,7 @@ class Product:
         self.pack: _Pack | None = None
         self.apart: _Epilogue | None = None
         self.lines: _Lines | None = None
+        self.asks: bool = False  # whether tiles, if they are whole, ask for what the next product reads
 
     def copy_ahead(self) -> bool:
         """Copy all columns that lie apart, if scratch holds them: for all of the blocks of rows that come after.
@@ -261,12 +263,14 @@ class Product:
         if self.pack is not None:
             self._take_from(self.pack)
         elif sheets and not wide:
-            self._read_next_sheet(sheets[-1])
+            self._asks_for_next(sheets[-1])
         self.lines = self._widened_rows() if split else None
         self.apart = self._epilogue()
         if stop is not None:
             self.column_chunk = number(0), stop
         bounds = self._share(sheets, wide) if split else (None, None)
+        if split and not others and self.row_chunk is None and self.column_chunk is None:
+            self.loops.series = self._asks_for_next(None)
 
         def sheet(_: Node, carried: list[Node]) -> list[Node]:
             if first is not None:
@@ -523,21 +527,19 @@ class Product:
         if upcoming:
             self.emitter.beside[along] = every, ask
 
-    def _read_next_sheet(self, sheet: Node) -> None:
-        """Have each tile ask for a part of the columns of the sheet after this one, if they are read in place."""
+    def _asks_for_next(self, sheet: Node | None) -> bool:
+        """Have each tile ask for a part of the next sheet, or of the next launch where there are none; whether it does.
+
+        Packed columns are read in order, and so ahead, anyway.
+        """
         (fold,) = self.folds if self.near else (None,)
         if fold is None or len(fold.src) != 2:
-            return
-        (_, along), column = fold.src, self.column
-        upcoming = Upcoming(self.emitter, self.axes, self._column_factor(), row=along, column=column, sheet=sheet)
-        every, count = shares(self.depth, -(-self.height // self.tile_rows))
-
-        def ask(counter: Node) -> None:
-            row = self._put(add(counter, self._share_of_tile(count)))
-            upcoming.ask(row, range(count), self.emitter.bound[column].base, upcoming.along(self.panel))
-
-        if upcoming:
-            self.emitter.beside[along] = every, ask
+            return False
+        tiling = Tiling(self.row, self.column, self.height, self.width, self.tile_rows, self.panel)
+        place = self.place if sheet is None else None  # large results go past the caches
+        following = Following(self.emitter, self.axes, tiling, fold, place=place, sheet=sheet)
+        self.asks = self.whole_rows > 0 and following.is_asked_for(self.depth)
+        return self.asks
 
     def _share_of_tile(self, count: int) -> Node:
         """The number of this tile among the rows' times how much each of them asks for."""
@@ -668,6 +670,9 @@ class Product:
 
     def _rest(self, instances: list[Instance]) -> None:
         """The rows left over of one panel."""
+        if self.asks:  # what is left would be compiled for longer than it asks for much
+            (fold,) = self.folds
+            self.emitter.beside.pop(fold.src[1], None)
         self._tile(number(self.whole_rows), number(self.height), self.height - self.whole_rows, instances, once=True)
 
     def _tile(self, start: Node, stop: Node, count: int, instances: list[Instance], *, once: bool) -> None:

@@ -14,7 +14,7 @@ from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
 from intaglio.ops.elementwise import add
 from intaglio.ops.loop import PREFETCH, Range
-from intaglio.ops.memory import Load
+from intaglio.ops.memory import Load, NextParam, Param
 
 if TYPE_CHECKING:
     import itertools
@@ -37,8 +37,14 @@ class Upcoming:
         row: Node,
         column: Node,
         sheet: Node | None = None,
+        series: bool = False,
     ) -> None:
-        """Of a factor whose rows and columns are two ranges; if those of `sheet` are many matrices, of the next one."""
+        """Of a factor whose rows and columns are two ranges.
+
+        Args:
+            sheet: If its values are many matrices, of the next one.
+            series: If launches follow one another, of the next one.
+        """
         self._emitter: Final = emitter
         self._sheet: Final = None if sheet is None else (sheet, make(Range(next(axes)), sheet.src[0]))
         self._row: Final = make(Range(next(axes)), row.src[0])
@@ -46,12 +52,19 @@ class Upcoming:
         reads = {n.src[0]: n for n in walk((factor,)) if isinstance(n.op, Load) and _is_even(emitter, n, row, column)}
         moved = {row: self._row, column: self._column, **dict([self._sheet] if self._sheet else [])}
         places = substitute([n.src[1] for n in reads.values()], moved)
-        self._reads: Final = list(zip(reads, places, strict=True))
+        pointers = [make(NextParam(p.op.slot, p.op.of)) if series and isinstance(p.op, Param) else p for p in reads]
+        self._reads: Final = list(zip(pointers, places, strict=True))
         self.line: Final = LINE // max((n.dtype.itemsize for n in reads), default=LINE)  # elements of one
 
     def __bool__(self) -> bool:
         """Whether there is anything to be asked for."""
         return bool(self._reads)
+
+    @property
+    def is_in_lines(self) -> bool:
+        """Whether there is anything to be asked for, of which what has neighbouring columns lies side by side."""
+        steps = [self._emitter.index.affine(place)[1].get(self._column) for _, place in self._reads]
+        return bool(steps) and all(step == 1 for step in steps)
 
     def along(self, count: int) -> range:
         """One of each line's worth of so many neighbours, of which the first may lie in the line before them."""
@@ -87,8 +100,11 @@ def shares(lines: int, tiles: int) -> tuple[int, int]:
 
 
 def _is_even(emitter: Emitter, node: Node, row: Node, column: Node) -> bool:
-    """Whether a load steps evenly along rows and columns, from where no other load says: that would really run."""
-    if any(isinstance(n.op, Load) for n in walk((node.src[1],))):
+    """Whether a load steps evenly along rows and columns of what is no scratch, from where no other load says.
+
+    Another load would really run.
+    """
+    if not isinstance(node.src[0].op, Param) or any(isinstance(n.op, Load) for n in walk((node.src[1],))):
         return False
     _, terms = emitter.index.affine(node.src[1])
     both = emitter.bit(row) | emitter.bit(column)

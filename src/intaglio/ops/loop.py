@@ -131,10 +131,14 @@ class Linear(Statement):
 
     What goes into the params of the slots `past` is written past the caches, where the machine can: it is more than
     they hold, and nothing here reads it.
+
+    If it is for a `series`, what it calls chunks are launches, one after the other, and the arguments of each lie so
+    many words behind those of the one before.
     """
 
     kernel_name: str
     past: tuple[int, ...] = ()
+    series: int = 0
     name: ClassVar[str] = "linear"
 
 

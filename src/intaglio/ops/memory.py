@@ -105,6 +105,22 @@ class Param(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class NextParam(Op):
+    """The pointer argument of the launch after this one in a series (`Linear`); of the last one, its own. LINEAR level.
+
+    What is there can only be asked for (`Prefetch`).
+    """
+
+    slot: int
+    of: DType
+    name: ClassVar[str] = "next_param"
+
+    def infer(self) -> Result:
+        """A pointer: the shape is empty, the dtype that of its elements."""
+        return self.of, ()
+
+
+@dataclass(frozen=True, slots=True)
 class Arg(Op):
     """A scalar argument of a kernel (a lifted literal). Shape ()."""
 

@@ -10,7 +10,7 @@ from intaglio.core.errors import InternalError
 from intaglio.ops.elementwise import Bitcast, Cast, Elementwise, Library
 from intaglio.ops.loop import Carried, Chunk, EndIf, EndLoop, If, Linear, Loop, Prefetch, Store
 from intaglio.ops.loop import Final as FinalValue
-from intaglio.ops.memory import Arg, Const, Load, Local, Param
+from intaglio.ops.memory import Arg, Const, Load, Local, NextParam, Param
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -239,6 +239,8 @@ class _Writer:
                 self.define(node, f"{self.pointer(node.src[0])}[{self.bare(node.src[1])}]", keep=bool(op.epoch))
             case Chunk():
                 pass
+            case Prefetch() if isinstance(node.src[0].op, NextParam):
+                pass  # the text is that of one launch
             case Prefetch(once=once):
                 place = f"&{self.pointer(node.src[0])}[{self.bare(node.src[1])}]"
                 self.say(f"__builtin_prefetch({place}{', 0, 0' if once else ''});")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from intaglio.runtime.compiler import Compiler
 
 PIECE: Final = 1 << 16  # the cost of a piece of a wave at least (some microseconds): to take one is two words exchanged
+SHARES: Final = 4  # pieces for each thread that what is left of a wave is cut in at least
 Wave: TypeAlias = (
     "Sequence[Sequence[int]]"  # chains, of numbers of kernels, which are neighbours; the first comes first
 )
@@ -62,12 +63,21 @@ def _driver(compiler: Compiler) -> int:
 
 
 class Row(NamedTuple):
-    """A kernel of a table: its address, the place of its first argument among those of all, its chunks, its cost."""
+    """A kernel of a table.
+
+    Attributes:
+        address: Its function.
+        start: The place of its first argument among those of all.
+        chunks: How many it has.
+        cost: What it is estimated to take.
+        series: If launches of it may be one call, how many arguments it has; else 0.
+    """
 
     address: int
     start: int
     chunks: int
     cost: int
+    series: int = 0
 
 
 class _Schedule:
@@ -101,8 +111,8 @@ class _Schedule:
             elif row.chunks > 1 and threads > 1:
                 self._job(_chunks(row))
             elif self.pieces and self.pieces[-1] == 1:
-                self._calls.extend(_whole(row))
-                self._bounds[-1] += 1
+                _add(self._calls, row)
+                self._bounds[-1] = len(self._calls) // CALL
             else:
                 self._job([_whole(row)])
         calls, bounds = self._calls.buffer_info()[0], self._bounds.buffer_info()[0]
@@ -122,6 +132,16 @@ def _whole(row: Row) -> list[int]:
     return [row.address, row.start, 0, row.chunks]
 
 
+def _add(calls: list[int] | array[int], row: Row) -> None:
+    """One more kernel to be run, all of it: by the last call, where that is of launches that it follows as one more."""
+    if calls and row.series and calls[-CALL] == row.address:
+        _, start, _, launches = calls[-CALL:]
+        if start + launches * row.series == row.start:
+            calls[-1] += 1
+            return
+    calls.extend(_whole(row))
+
+
 def _chunks(row: Row) -> list[list[int]]:
     """A kernel, chunk by chunk."""
     return [[row.address, row.start, k, k + 1] for k in range(row.chunks)]
@@ -131,23 +151,24 @@ def _shared(chains: Sequence[Sequence[Row]], threads: int) -> list[list[int]]:
     """Independent chains of kernels as pieces, the dearest first: so all threads end at about the same time.
 
     A kernel is cut in chunks only if whole it would take longer than a thread's part of what is left: chunks may each
-    copy what all of them need. Chains that take little more than it takes to share them go together.
+    copy what all of them need. Chains that take little more than it takes to share them go together, and so do those
+    of which there are many: where each asks for what the next one reads, that one should be run by the same thread.
     """
     pieces: list[list[int]] = []
     costs = [sum(row.cost for row in chain) for chain in chains]
     rest = sum(costs)
     room = 0  # what the last piece may still take
     for cost, chain in sorted(zip(costs, chains, strict=True), key=lambda found: -found[0]):
-        words = [word for row in chain for word in _whole(row)]
         if len(chain) == 1 and chain[0].chunks > 1 and threads * cost > rest:
             pieces += _chunks(chain[0])
             room = 0
-        elif room > 0:
-            pieces[-1] += words
-            room -= cost
         else:
-            pieces.append(words)
-            room = PIECE - cost
+            if room <= 0:
+                pieces.append([])
+                room = max(PIECE, rest // (SHARES * threads))
+            for row in chain:
+                _add(pieces[-1], row)
+            room -= cost
         rest -= cost
     return pieces
 

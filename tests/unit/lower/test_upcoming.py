@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ from intaglio.ir.interpret import run_linear
 from intaglio.ir.levels import Level
 from intaglio.ir.node import make
 from intaglio.ir.verify import verify
-from intaglio.lower.emit import LINE
+from intaglio.lower.emit import LINE, Emitter
+from intaglio.lower.index import Index
 from intaglio.lower.kernel import Lowered, lower
-from intaglio.lower.upcoming import shares
-from intaglio.ops.loop import PREFETCH, Linear, Prefetch, sink, store
-from intaglio.ops.memory import Param, const, load
+from intaglio.lower.upcoming import Upcoming, shares
+from intaglio.ops.loop import PREFETCH, Linear, Prefetch, Range, sink, store
+from intaglio.ops.memory import Local, Param, const, load
 from intaglio.render import c, llvm
 from intaglio.runtime.compiler import host_target
 from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers
@@ -90,6 +92,20 @@ def test_the_next_sheet_of_a_batch_is_asked_for() -> None:
     assert np.array_equal(out, a @ b)
     assert not marks[0].any()
     assert starts_of_lines(marks[1:]).all()
+
+
+def test_scratch_is_not_asked_for() -> None:
+    axes, emitter = itertools.count(), Emitter(Index(), host_target(1))
+    row, column = (make(Range(next(axes)), const(dtypes.int64, 64)) for _ in range(2))
+    place = emitter.index.sum([(row, 64), (column, 1)])
+    for pointer, asked_for in (
+        (make(Param(0, dtypes.float32, 0)), True),
+        (make(Local(0, dtypes.float32, 4096)), False),
+    ):
+        upcoming = Upcoming(emitter, axes, load(pointer, place), row=row, column=column)
+        assert bool(upcoming) == upcoming.is_in_lines == asked_for
+        turned = Upcoming(emitter, axes, load(pointer, place), row=column, column=row)
+        assert (bool(turned), turned.is_in_lines) == (asked_for, False)
 
 
 @pytest.mark.parametrize("tiles", [1, 2, 5, 16, 100])

@@ -12,7 +12,7 @@ import pytest
 
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime.compiler import Compiler
-from intaglio.runtime.launch import PIECE, Row, Table
+from intaglio.runtime.launch import PIECE, SHARES, Row, Table
 from intaglio.runtime.pool import SIGNATURE
 
 COMPILER = Compiler(lambda: None)
@@ -21,11 +21,12 @@ COMPILER = Compiler(lambda: None)
 class Noted:
     """Kernels that note when which of their chunks is run: each reads its number from its only argument."""
 
-    def __init__(self, chunks: list[int], costs: list[int]) -> None:
+    def __init__(self, chunks: list[int], costs: list[int], series: int = 0) -> None:
         self.events: list[tuple[int, int, int]] = []  # kernel, chunks from and to before
         self.kernel = SIGNATURE(self._note)
         self.address = ctypes.cast(self.kernel, ctypes.c_void_p).value or 0
-        self.rows = [Row(self.address, k, n, cost) for k, (n, cost) in enumerate(zip(chunks, costs, strict=True))]
+        noted = enumerate(zip(chunks, costs, strict=True))
+        self.rows = [Row(self.address, k, n, cost, series) for k, (n, cost) in noted]
         self.slots = array("Q", range(len(chunks)))
         self._lock = threading.Lock()
 
@@ -112,3 +113,33 @@ def test_waves_are_counted_where_threads_share_them() -> None:
     tiny.run([each(range(6))], 2)
     assert GlobalCounters.wave_count == 0  # all together are one piece
     assert all(a <= b for a, b in pairwise(number for number, _, _ in tiny.events))
+
+
+def test_launches_of_a_series_are_one_call() -> None:
+    noted = Noted([1] * 6, [PIECE] * 6, series=1)
+    assert noted.run([], 1) == [(0, 0, 6)]
+    assert noted.run([each(range(6))], 1) == [(0, 0, 6)]
+    table = Table(COMPILER, noted.rows)
+    noted.events.clear()
+    table.run(noted.slots, 1, 2, 4)
+    assert noted.events == [(2, 0, 2)]
+    apart = Noted([1] * 4, [PIECE] * 4, series=2)  # the arguments of the next one do not follow
+    assert apart.run([], 1) == [(k, 0, 1) for k in range(4)]
+    mixed, other = Noted([1] * 5, [PIECE] * 5, series=1), Noted([1] * 5, [PIECE] * 5, series=1)
+    mixed.rows[2] = other.rows[2]
+    assert mixed.run([], 1) == [(0, 0, 2), (3, 0, 2)]
+    assert other.events == [(2, 0, 1)]
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("count", [1, 2, 7, 100, 1000])
+def test_a_wave_of_one_kind_is_cut_in_pieces_that_shrink(count: int, threads: int) -> None:
+    noted = Noted([1] * count, [4 * PIECE] * count, series=1)
+    events = sorted(noted.run([each(range(count))], threads))
+    assert [begin for _, begin, _ in events] == [0] * len(events)
+    numbers = [number + k for number, _, launches in events for k in range(launches)]
+    assert numbers == [*range(count)]
+    sizes = [launches for _, _, launches in events]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] <= max(1, -(-count // (SHARES * threads)))
+    assert sizes[-1] == 1

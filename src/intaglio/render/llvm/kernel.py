@@ -39,7 +39,8 @@ class _Kernel(Arithmetic, Memory):
     def kernel(self, linear: Node) -> str:
         """The whole text."""
         assert isinstance(linear.op, Linear)
-        name = linear.op.kernel_name
+        name, series = linear.op.kernel_name, linear.op.series
+        self.block = "launch" if series else "entry"
         if _writes_past(self.target):
             self.past.update(linear.op.past)
         for past, run in itertools.groupby(linear.src, self.goes_past):
@@ -50,10 +51,28 @@ class _Kernel(Arithmetic, Memory):
                 self.instruction(node)
         if self.past:  # such writes are in order with no others
             self.lines.append("  " + self.intrinsic("llvm.x86.sse.sfence", "void"))
-        body = "\n".join([*self.entry, *self.lines])
+        once = [*self.entry, *self.lines]
+        body = "\n".join([*self.scratch, *(self.each_launch(once, series) if series else once)])
         facts = (f"{name} = {text}" for name, text in self.metadata.items())
-        head = "\n".join([*self.declared.values(), *facts, f"define void @{name}(ptr %args, i64 %begin, i64 %end) {{"])
+        given = "ptr %all" if series else "ptr %args"
+        head = "\n".join([*self.declared.values(), *facts, f"define void @{name}({given}, i64 %begin, i64 %end) {{"])
         return f"{head}\nentry:\n{body}\n  ret void\n}}\n"
+
+    def each_launch(self, body: list[str], words: int) -> list[str]:
+        """The loop over the launches of a series, each of which knows where the arguments of the next one are."""
+        return [
+            "  br label %launch",
+            "launch:",
+            f"  %launched = phi i64 [%begin, %entry], [%next, %{self.block}]",
+            "  %next = add nsw i64 %launched, 1",
+            "  %more = icmp slt i64 %next, %end",
+            "  %upcoming = select i1 %more, i64 %next, i64 %launched",
+            f"  %args = getelementptr [{words} x i64], ptr %all, i64 %launched",
+            f"  %ahead = getelementptr [{words} x i64], ptr %all, i64 %upcoming",
+            *body,
+            "  br i1 %more, label %launch, label %done",
+            "done:",
+        ]
 
     def instruction(self, node: Node) -> None:
         """One instruction."""

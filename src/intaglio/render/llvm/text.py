@@ -9,7 +9,7 @@ from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ops.loop import Carried, Chunk
 from intaglio.ops.loop import Final as FinalValue
-from intaglio.ops.memory import Arg, Const, Iota, Local, Param
+from intaglio.ops.memory import Arg, Const, Iota, Local, NextParam, Param
 
 if TYPE_CHECKING:
     from intaglio.core.target import Target
@@ -36,6 +36,7 @@ class Text:
     def __init__(self, target: Target) -> None:
         self.target: Final = target
         self.lines: Final[list[str]] = []
+        self.scratch: Final[list[str]] = []
         self.entry: Final[list[str]] = []
         self.declared: Final[dict[str, str]] = {}
         self.metadata: Final[dict[str, str]] = {}
@@ -160,17 +161,23 @@ class Text:
             op = node.op
             match op:
                 case Param(slot=slot):
-                    if f"%q{slot}" not in self.pointers.values():
-                        self.entry.append(f"  %p{slot} = getelementptr ptr, ptr %args, i64 {slot}")
-                        self.entry.append(f"  %q{slot} = load ptr, ptr %p{slot}, align 8")
-                    found = f"%q{slot}"
+                    found = self.given(f"%q{slot}", "%args", slot)
+                case NextParam(slot=slot):
+                    found = self.given(f"%next{slot}", "%ahead", slot)
                 case Local(uid=uid, of=of, size=size):
                     found = f"%local{uid}"
-                    self.entry.append(f"  {found} = alloca {self.memory(of)}, i64 {size}, align 64")
+                    self.scratch.append(f"  {found} = alloca {self.memory(of)}, i64 {size}, align 64")
                 case _:
                     raise InternalError(f"llvm: {op.name} is no pointer")
             self.pointers[node] = found
         return found
+
+    def given(self, name: str, arguments: str, slot: int) -> str:
+        """The name of a pointer argument, read where the kernel begins."""
+        if name not in self.pointers.values():
+            self.entry.append(f"  {name}.at = getelementptr ptr, ptr {arguments}, i64 {slot}")
+            self.entry.append(f"  {name} = load ptr, ptr {name}.at, align 8")
+        return name
 
     def memory(self, dtype: DType, shape: tuple[int, ...] = ()) -> str:
         """The type of a value in memory (a bool is a byte)."""

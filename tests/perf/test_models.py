@@ -71,7 +71,7 @@ def test_a_step_of_decoding_is_known_by_its_history(monkeypatch: pytest.MonkeyPa
     assert np.array_equal(decode().numpy(), want[1])
     assert (GlobalCounters.plan_count, GlobalCounters.compile_count) == (0, 0)
     assert GlobalCounters.launch_count == steps + 1  # the last logits are asked for apart
-    assert lines(decode) / steps <= 48_000  # 24 layers' writes among them: 160 000 while each was taken apart
+    assert lines(decode) / steps <= 40_000  # 24 layers' writes among them: 160 000 while each was taken apart
 
 
 def test_a_step_at_a_place_that_was_never_reached_is_known_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

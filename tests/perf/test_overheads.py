@@ -106,14 +106,14 @@ def test_a_new_input_of_the_same_form_is_not_planned() -> None:
 @pytest.mark.parametrize(
     ("work", "most"),
     [
-        (lambda x, y: x * y, 72),
-        (lambda x, y: x * 2, 75),
+        (lambda x, y: x * y, 68),
+        (lambda x, y: x * 2, 68),
         (lambda x, y: x @ y, 60),
-        (lambda x, y: x.reshape(4, 16).transpose(0, 1), 55),
-        (lambda x, y: x[..., 1:3], 70),
-        (lambda x, y: x.layer_norm(8), 99),
-        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 139),
-        (lambda x, y: (x + 1).sum().item(), 522),
+        (lambda x, y: x.reshape(4, 16).transpose(0, 1), 48),
+        (lambda x, y: x[..., 1:3], 67),
+        (lambda x, y: x.layer_norm(8), 75),
+        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 99),
+        (lambda x, y: (x + 1).sum().item(), 505),
     ],
     ids=["product of elements", "by a number", "matrix product", "two views", "slice", "norm", "attention", "a flush"],
 )
@@ -125,9 +125,9 @@ def test_lines_of_an_operation(work: Callable[[Tensor, Tensor], object], most: i
 @pytest.mark.parametrize(
     ("work", "most"),
     [
-        # 364: 25 more once gradients have been tracked, 52 where as many views are remembered as may be
-        (lambda x, y: x.__setitem__(slice(1, 3), y[1:3]), 445),
-        (lambda x, y: step_in_place(x, y), 1750),
+        # 316: 25 more once gradients have been tracked, 30 where as many views are remembered as may be
+        (lambda x, y: x.__setitem__(slice(1, 3), y[1:3]), 375),
+        (lambda x, y: step_in_place(x, y), 1460),
     ],
     ids=["a slice", "a slice in place, done"],
 )
@@ -192,4 +192,4 @@ def test_layers_of_a_model_are_few_nodes_and_one_walk() -> None:
     y.realize()
     assert (GlobalCounters.plan_count, GlobalCounters.compile_count, GlobalCounters.launch_count) == (0, 0, 1)
     few, many = lines(lambda: model(2).realize()), lines(lambda: model(12).realize())
-    assert (many - few) / 10 <= 2400
+    assert (many - few) / 10 <= 2010

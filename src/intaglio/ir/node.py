@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
 from intaglio.core.errors import InternalError
 
@@ -49,6 +49,20 @@ class Op:
 
     # The dtype and shape of the node with these inputs; raises when they do not fit. Each op takes its own inputs.
     infer: ClassVar[Callable[..., Result]]
+
+
+class Interned(Op):
+    """An op whose fields have few values: there is one object for equal fields, which is compared by identity.
+
+    Nodes are found by their ops, and looking at an object's fields takes longer than all the rest of finding one.
+    """
+
+    _objects: ClassVar[dict[Hashable, Self]] = {}
+
+    def __new__(cls, *fields: Hashable, **named: Hashable) -> Self:  # pyright: ignore[reportInconsistentConstructor] -- dataclasses write __init__
+        key = (cls, *fields, *named.values())
+        found = cls._objects.get(key)
+        return cls._objects.setdefault(key, super().__new__(cls)) if found is None else found
 
 
 class Node:
@@ -121,26 +135,27 @@ def make(op: Op, *src: Node) -> Node:
     return _add(key, op, src, dtype, shape)
 
 
-def make_checked(op: Op, x: Node, y: Node, dtype: DType, shape: Shape) -> Node:
-    """As `make`, of inputs that the caller has checked and a result that it knows: what `op.infer` would say."""
+def make_known(op: Op, src: tuple[Node, ...], dtype: DType, shape: Shape) -> Node:
+    """As `make`, where the caller knows what the op infers from inputs of these dtypes and shapes."""
     if _dead:
         drain()
-    key = (op, id(x), id(y))
+    key = (op, id(src[0]), id(src[1])) if len(src) == 2 else (op, *map(id, src))
     entry = _table.get(key)
-    found = entry() if entry is not None else None
-    return found if found is not None else _add(key, op, (x, y), dtype, shape)
+    if entry is not None:
+        found = entry()
+        if found is not None:
+            return found
+    return _add(key, op, src, dtype, shape)
 
 
-def make_under(key: Hashable, op: Op) -> Node:
+def make_under(key: Hashable, op: Op, dtype: DType, shape: Shape) -> Node:
     """The node of an op without inputs that is found by another key, since the op keeps alive what the table must not.
 
-    The key is that of no other node for as long as this one lives.
+    The key is that of no other node for as long as this one lives. The caller knows what the op infers.
     """
     if _dead:
         drain()
-    entry = _table.get(key)
-    found = entry() if entry is not None else None
-    return found if found is not None else _add(key, op, (), *op.infer())
+    return _add(key, op, (), dtype, shape)
 
 
 def _add(key: Hashable, op: Op, src: tuple[Node, ...], dtype: DType, shape: Shape) -> Node:
@@ -165,11 +180,11 @@ def _add(key: Hashable, op: Op, src: tuple[Node, ...], dtype: DType, shape: Shap
 def drain() -> None:
     """Forget dead nodes."""
     try:
-        while True:
+        while _dead:
             entry = _dead.popleft()
             if _table.get(entry.key) is entry:
                 del _table[entry.key]
-    except IndexError:  # none is left; another thread may have taken the last
+    except IndexError:  # another thread has taken the last
         return
 
 

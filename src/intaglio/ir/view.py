@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.ir.bounded import sum_hits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Ints = tuple[int, ...]
 
@@ -39,7 +42,7 @@ class View(NamedTuple):
     @property
     def nbytes(self) -> int:
         """The bytes of its elements."""
-        return _nbytes(self)
+        return prod(self.shape) * self.dtype.itemsize
 
     @property
     def rank(self) -> int:
@@ -59,8 +62,7 @@ class View(NamedTuple):
     def at(self, i: int) -> View:
         """The view of position i of the first axis (already in range)."""
         dtype, shape, strides, offset = self
-        # As View(...), without its Python frame: this is on the path of every t[i].
-        return tuple.__new__(View, (dtype, shape[1:], strides[1:], offset + i * strides[0]))  # pyright: ignore[reportUnknownMemberType] -- typeshed's tuple
+        return view_from((dtype, shape[1:], strides[1:], offset + i * strides[0]))
 
     def select(self, axis: int, i: int) -> View:
         """The view without an axis, at position i of it."""
@@ -170,15 +172,7 @@ class View(NamedTuple):
 
     def byte_bounds(self) -> tuple[int, int]:
         """The first byte and the byte past the last (equal where there is no element)."""
-        if self.size == 0:
-            return self.offset, self.offset
-        low = high = self.offset
-        for extent, stride in zip(self.shape, self.strides, strict=True):
-            if stride < 0:
-                low += (extent - 1) * stride
-            else:
-                high += (extent - 1) * stride
-        return low, high + self.dtype.itemsize
+        return _byte_bounds(self)
 
     def canonical(self) -> View:
         """The same bytes with positive strides, sorted and merged axes: equal for equal regions of most forms."""
@@ -238,7 +232,7 @@ class View(NamedTuple):
 
     def overlaps(self, other: View) -> bool:
         """Whether the two share a byte (exact, but for a safe True where the search would take too long)."""
-        (low, high), (first, end) = self.byte_bounds(), other.byte_bounds()
+        (low, high), (first, end) = _byte_bounds(self), _byte_bounds(other)
         return first < high and low < end and low < high and first < end and _overlap(self, other)
 
     def around(self, nbytes: int) -> list[View] | None:
@@ -282,6 +276,25 @@ class View(NamedTuple):
     def _is_run(self) -> bool:
         """Whether a canonical view is one unbroken run of bytes."""
         return not self.shape or (len(self.shape) == 1 and self.strides[0] == self.dtype.itemsize)
+
+
+view_from: Final = cast("Callable[[tuple[DType, Ints, Ints, int]], View]", partial(tuple.__new__, View))  # pyright: ignore[reportUnknownMemberType] -- typeshed's tuple
+"""As View(...), without its Python frame: for what every operation does."""
+
+
+@lru_cache(maxsize=4096)
+def _byte_bounds(view: View) -> tuple[int, int]:
+    """The first byte of a view and the byte past the last."""
+    dtype, shape, strides, low = view
+    if 0 in shape:
+        return low, low
+    high = low + dtype.itemsize
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return low, high
 
 
 @lru_cache(maxsize=4096)
@@ -370,9 +383,3 @@ def _reshaped(view: View, shape: Ints) -> View | None:
     if place >= 0 or left > 1:
         return None
     return View(view.dtype, shape, tuple(reversed(strides)), view.offset)
-
-
-@lru_cache(maxsize=4096)
-def _nbytes(view: View) -> int:
-    """The bytes of a view's elements."""
-    return view.size * view.dtype.itemsize

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.composite import Composite
-from intaglio.ir.node import Node, Result, make, rebuild, toposort
+from intaglio.ir.node import Interned, Node, Result, make, rebuild, toposort
 from intaglio.ops import elementwise as ops
 from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.ops.reduce import reduce
@@ -63,8 +63,8 @@ class Matmul(Composite):
 MATMUL: Final = Matmul()
 
 
-@dataclass(frozen=True, slots=True)
-class Broadcast(Composite):
+@dataclass(frozen=True, slots=True, eq=False)
+class Broadcast(Interned, Composite):
     """An elementwise op on two operands of different shapes: each is repeated along the axes that it lacks."""
 
     op: ops.Binary

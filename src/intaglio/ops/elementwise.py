@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import Node, Op, Result, make
+from intaglio.ir.node import Interned, Node, Op, Result, make
 from intaglio.ops.memory import const
 
 if TYPE_CHECKING:
@@ -516,8 +516,8 @@ class Ldexp(Binary):
         return ldexp(ct, n), None
 
 
-@dataclass(frozen=True, slots=True)
-class Cast(Elementwise):
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast(Interned, Elementwise):
     """The nearest value of another dtype; floats to integers truncate (out of range: see `DType.convert`)."""
 
     to: DType

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import make
+from intaglio.ir.node import Interned, make
 from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import MATMUL, Composite, batch_of
 from intaglio.ops.memory import const, iota
@@ -70,8 +70,8 @@ class TanhGelu(Layer):
         return ops.mul(ops.mul(x, const(x.dtype, 0.5)), ops.add(inner, const(x.dtype, 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class LayerNorm(Layer):
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerNorm(Interned, Layer):
     """d * (1 / sqrt(mean(d * d) + eps)) * weight + bias, where d = x - mean(x), along the last axes.
 
     src: (x, count, eps[, weight[, bias]]): count is the number of elements along those axes.
@@ -145,8 +145,8 @@ class BatchNorm(Layer):
         return _affine(ops.mul(apart, broadcast(scale, x.shape)), *[reshape(each, shape) for each in affine])
 
 
-@dataclass(frozen=True, slots=True)
-class Softmax(Layer):
+@dataclass(frozen=True, slots=True, eq=False)
+class Softmax(Interned, Layer):
     """e / sum(e), where e = exp(x - max(x)), along an axis."""
 
     axis: int
@@ -158,8 +158,8 @@ class Softmax(Layer):
         return ops.div(e, broadcast(_kept("sum", e, (self.axis,)), x.shape))
 
 
-@dataclass(frozen=True, slots=True)
-class LogSoftmax(Layer):
+@dataclass(frozen=True, slots=True, eq=False)
+class LogSoftmax(Interned, Layer):
     """d - log(sum(exp(d))), where d = x - max(x), along an axis."""
 
     axis: int
@@ -171,8 +171,8 @@ class LogSoftmax(Layer):
         return ops.sub(apart, broadcast(ops.log(_kept("sum", ops.exp(apart), (self.axis,))), x.shape))
 
 
-@dataclass(frozen=True, slots=True)
-class Attention(Composite):
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention(Interned, Composite):
     """(e @ value) / sum(e), where e = exp(s - max(s)) and s = (query @ key.T) * scale, masked.
 
     src: (query, key, value, scale[, mask]). A causal one keeps the scores up to each query's own place; a mask of bool
@@ -203,7 +203,6 @@ class Attention(Composite):
 
 SIGMOID, GELU, TANH_GELU = Sigmoid(), Gelu(), TanhGelu()
 RMS_NORM, BATCH_NORM = RmsNorm(), BatchNorm()
-layer_norm_of: Final = cache(LayerNorm)  # the one of so many axes
 attention: Final = cache(Attention)  # the one that is causal, or not
 
 

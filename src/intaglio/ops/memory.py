@@ -278,7 +278,7 @@ def read(storage: object, view: View, stamp: int) -> Node:
     It is found by where the storage is, so that the table of nodes keeps no storage alive: a pending write of a storage
     may read it, and nobody else need hold either.
     """
-    return make_under((Read, id(storage), view, stamp), Read(storage, view, stamp))
+    return make_under((Read, id(storage), view, stamp), Read(storage, view, stamp), view.dtype, view.shape)
 
 
 def take(x: Node, *indices: Node) -> Node:

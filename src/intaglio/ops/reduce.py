@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
 from intaglio.ir.composite import Composite
-from intaglio.ir.node import Node, Op, Result, make
+from intaglio.ir.node import Interned, Node, Op, Result, make
 from intaglio.ops.elementwise import ADD, MAXIMUM, MINIMUM, MUL, add, and_, cast, div, eq, mul, where
 from intaglio.ops.memory import const, iota, put
 from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
@@ -116,8 +116,8 @@ EXTREMES: Final = (MAX.name, MIN.name)
 COMBINES: Final[dict[str, Combine]] = {**KINDS, **{c.scatter: c for c in KINDS.values()}}
 
 
-@dataclass(frozen=True, slots=True)
-class Reduce(Op):
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(Interned, Op):
     """A sum, product, maximum or minimum along axes, which go. dtype as the input (callers cast first).
 
     An empty sum is 0, an empty product 1; an empty maximum or minimum is the dtype's lowest or highest value.

@@ -41,7 +41,7 @@ class Tracking:
         self.begun: bool = False
 
 
-tracking: Final = Tracking()  # an object, since a class's attribute takes several times as long to find
+tracking: Final = Tracking()  # an object: an attribute of a class takes several times as long to find
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)

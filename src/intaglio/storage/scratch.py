@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.engine import realize as engine
 from intaglio.ir.node import substitute
 from intaglio.ir.view import View
-from intaglio.ops.memory import BufferRef, Read
+from intaglio.ops.memory import Read
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.skeleton import Skeleton
 from intaglio.storage.storage import Storage
@@ -93,14 +93,16 @@ def shelved(value: Node) -> Node:
     leaf = value
     while len(leaf.src) == 1:
         leaf = leaf.src[0]
-    match leaf.op:
-        case Read(storage=Storage(ref=BufferRef() as ref) as source, view=view) if (
-            source.nbytes <= SMALL and source.plain and source.path is None and not source.log
-        ):
-            if isinstance(ref.memory, Buffer) and view.is_contiguous and view.nbytes:
-                shelf = _shelves.get(source.device) or _shelves.setdefault(source.device, Shelf(source.device))
-                data = engine.buffer_of(ref).view()[view.offset : view.offset + view.nbytes]
-                return substitute((value,), {leaf: shelf.put(view.dtype, view.shape, data)})[0]
-        case _:
-            pass
-    return value
+    if not isinstance(leaf.op, Read):
+        return value
+    source, view = leaf.op.storage, leaf.op.view
+    if not isinstance(source, Storage) or source.ref is None or source.nbytes > SMALL:
+        return value
+    ref = source.ref
+    if not source.plain or source.path is not None or source.log or not isinstance(ref.memory, Buffer):
+        return value
+    if not view.is_contiguous or not view.nbytes:
+        return value
+    shelf = _shelves.get(source.device) or _shelves.setdefault(source.device, Shelf(source.device))
+    data = engine.buffer_of(ref).view()[view.offset : view.offset + view.nbytes]
+    return substitute((value,), {leaf: shelf.put(view.dtype, view.shape, data)})[0]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Hole: TypeAlias = int | float | bool
 LARGEST: Final = 96  # nodes of a payload that may become the body of a loop
+NOTHING: Final[frozenset[Storage]] = frozenset()
 CHILDREN: Final = 64  # remembered extensions of a skeleton: a bound, since each keeps its operands alive
 
 
@@ -44,13 +45,13 @@ class Skeleton:
         self.right: Final = right
         self.children: dict[object, Skeleton] = {}
         self.key: Pattern | None = None
-        found: frozenset[Storage] = frozenset() if storage is None else frozenset((storage,))
-        for operand in (left, right):
-            if operand is not None:
-                found |= operand.storages
+        found, width = (NOTHING, 1) if storage is None else (frozenset((storage,)), 2)
+        if op is not None:
+            operands = [operand for operand in (left, right) if operand is not None]
+            found = found.union(*[operand.storages for operand in operands])
+            width = sum([operand.width for operand in operands])
         self.storages: Final = found
-        operands = sum(operand.width for operand in (left, right) if operand is not None)
-        self.width: Final = operands if op is not None else 1 if storage is None else 2  # how many holes it has
+        self.width: Final = width  # how many holes it has
 
     def extend(self, key: object, op: Op, dtype: DType, other: Skeleton | None, swapped: bool) -> Skeleton:
         """The skeleton of `op` over this one and another, then found under `key`."""

@@ -124,7 +124,7 @@ class Still:
         Raises: PendingError if something is pending that they need.
         """
         order, refs, starts, key, seen = self.order, self.refs, self.starts, self._key, self._seen
-        known, places = codes.known, codes.places
+        known, places, number_of = codes.known, codes.places, order.__getitem__
         above: list[tuple[Node | None, Sequence[Node], Iterator[Node]]] = []  # values whose inputs are on their way
         node, src, rest = None, roots, iter(roots)  # as if the roots were the inputs of one value
         while True:
@@ -166,8 +166,8 @@ class Still:
                 if node is None:
                     break
                 op = node.op
-                key.append((known.get(op) or codes.of(op)) if src is node.src else self._codes[node])
-                key += map(order.__getitem__, src)
+                key.append(known.get(op) or codes.of(op) if src is node.src else self._codes[node])
+                key += map(number_of, src)
                 order[node] = len(order)
                 node, src, rest = above.pop()
         if len(checks.pending) and not order.keys().isdisjoint(checks.pending):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SHORT: Final = 32  # numbers up to which a segment is rolled with the expressions around it
 PENS: Final = 64  # views that have a pen at a time: a bound, since loops make a view for each row
+SWEEP: Final = 16  # reads of a storage from which dead ones are looked for: those that live are asked for at each flush
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
 pending: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()  # storages with a log that is not empty
 
@@ -63,7 +64,7 @@ class Reads:
         self.recent: Final[dict[View, weakref.ref[Node]]] = {}
         self.glances: Final[dict[View, weakref.ref[Glance]]] = {}
         self.live: list[weakref.ref[Node]] = []
-        self.sweep: int = 64
+        self.sweep: int = SWEEP
 
     def add(self, node: Node) -> weakref.ref[Node]:
         """Note a read."""
@@ -71,7 +72,7 @@ class Reads:
         self.live.append(reference)
         if len(self.live) > self.sweep:
             self.live = [r for r in self.live if r() is not None]
-            self.sweep = max(64, 2 * len(self.live))
+            self.sweep = max(SWEEP, 2 * len(self.live))
         return reference
 
     def drop(self, view: View) -> None:
@@ -81,6 +82,12 @@ class Reads:
         glance = known() if known is not None else None
         if glance is not None:
             glance.node = None
+
+    def clear(self) -> None:
+        """Forget all recent ones."""
+        self.recent.clear()
+        for view in list(self.glances):
+            self.drop(view)
 
 
 class Storage:
@@ -150,17 +157,19 @@ class Storage:
 
     def read(self, view: View) -> Node:
         """The value of a view as of now: one node for as long as no write that overlaps the view comes between."""
-        self.close()
+        if self.open is not None:
+            self.close()
         reads = self.reads or self._begin_reads()
-        found = reads.recent.get(view)
+        recent = reads.recent
+        found = recent.get(view)
         if found is not None:
             node = found()
             if node is not None:
                 return node
         node = read(self, view, self.sequence)
-        if len(reads.recent) >= RECENT:
-            self._forget_all()
-        reads.recent[view] = reads.add(node)
+        if len(recent) >= RECENT:
+            reads.clear()
+        recent[view] = reads.add(node)
         return node
 
     def _begin_reads(self) -> Reads:
@@ -206,7 +215,7 @@ class Storage:
         """Append the write of a value of the view's shape and dtype."""
         if value.shape != view.shape:
             raise ShapeError(f"write: value and target must have one shape; value {value.shape}, target {view.shape}.")
-        self._append(view, Entry(0, view, value, site=site))
+        self._append(view, Entry(0, view, value, (), "set", site))
 
     def write_at(
         self,
@@ -222,10 +231,11 @@ class Storage:
     def _append(self, view: View, entry: Entry) -> None:
         """Check the target and append."""
         self.check_writable(view)
-        if entry.value.size == 0 or view.size == 0:
+        if 0 in view.shape or 0 in entry.value.shape:
             return
         with engine.lock:  # a flush in another thread takes all writes up to some number
-            self.close()
+            if self.open is not None:
+                self.close()
             self.tape = None
             entry.sequence = self._stamp()
             self._forget(view)
@@ -291,16 +301,20 @@ class Storage:
         del log[:count]
         if not log:
             self.taped = 0
-            for source in {source for skeleton in self.skeletons or () for source in skeleton.storages}:
-                if source.readers is not None:
-                    source.readers.discard(self)
-            self.skeletons = None
+            if self.skeletons is not None:
+                for source in {source for skeleton in self.skeletons for source in skeleton.storages}:
+                    if source.readers is not None:
+                        source.readers.discard(self)
+                self.skeletons = None
             pending.discard(self)
         elif isinstance(log[0], Elements) and first_of(log[0]) <= stamp:
             log[0].drop(stamp)
-        segments = [entry for entry in log if isinstance(entry, Segment)] if self.last is not None else []
-        self.last = segments.pop() if segments else None
-        self.numbers = sum(len(segment.numbers) for segment in segments)
+        if self.last is not None:
+            segments = [entry for entry in log if isinstance(entry, Segment)]
+            self.last = segments.pop() if segments else None
+            self.numbers = sum(len(segment.numbers) for segment in segments)
+        else:
+            self.numbers = 0
 
     def drop(self, place: int) -> None:
         """Let go of a write that is not the last of the log, as if it had never been asked for."""
@@ -423,10 +437,8 @@ class Storage:
 
     def _forget_all(self) -> None:
         """Drop all remembered reads."""
-        reads = self.reads
-        if reads is not None:
-            for known in list(reads.recent):
-                reads.drop(known)
+        if self.reads is not None:
+            self.reads.clear()
 
 
 def _closing(storage: Storage) -> Callable[[], None]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MOST: Final = 256  # writes up to which they are known: more are mostly those of a loop, which is rolled
 
 _sequence: Final[Callable[[AnyEntry], int]] = attrgetter("sequence")
+_device: Final[Callable[[BufferRef | Storage], str]] = attrgetter("device")
 
 
 class Written(Still):
@@ -81,8 +82,7 @@ class Written(Still):
     @property
     def devices(self) -> set[str]:
         """Where all of it is."""
-        refs = (*self.refs, *self.homes)
-        return {*[ref.device for ref in refs], *[storage.device for storage in self.storages]}
+        return {*map(_device, self.refs), *map(_device, self.homes), *map(_device, self.storages)}
 
     def stamps(self) -> list[tuple[Storage, int]]:
         """The storages that are written, each with the number of the last write that is needed."""

@@ -6,7 +6,7 @@ Each function takes the name of the operation as the user wrote it, and what the
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import numpy as np
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from intaglio.tensor.tensor import Tensor
 
-LONGEST = 40  # characters of a value that an error shows
+INTEGER: Final = frozenset((int,))
+LONGEST: Final = 40  # characters of a value that an error shows
 
 
 def integer(name: str, what: str, value: Any) -> int:
@@ -37,6 +38,8 @@ def integers(name: str, what: str, value: Any) -> tuple[int, ...]:
 
     Raises: DTypeError if it is neither.
     """
+    if value.__class__ is tuple and INTEGER.issuperset(map(type, value)):
+        return value
     several = hasattr(value, "__iter__") and getattr(value, "shape", None) != ()  # a letter is no number either
     try:
         return tuple(index(each) for each in (value if several else (value,)))
@@ -49,7 +52,7 @@ def number(name: str, what: str, value: Any) -> int | float:
 
     Raises: DTypeError if it is none.
     """
-    if isinstance(value, (int, float)):
+    if value.__class__ is float or isinstance(value, (int, float)):
         return value
     if getattr(value, "shape", None) == ():
         return number(name, what, value.item())

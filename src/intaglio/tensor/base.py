@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from functools import cache
+from math import gcd
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -16,9 +17,9 @@ from intaglio.core.errors import DeviceError, ValueRangeError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
 from intaglio.ir.node import living, make
-from intaglio.ir.view import View
-from intaglio.ops.elementwise import Cast
-from intaglio.ops.memory import Buffer, Const, buffer, const
+from intaglio.ir.view import View, view_from
+from intaglio.ops.elementwise import Binary, Cast, Comparison, detach
+from intaglio.ops.memory import Buffer, Const, buffer
 from intaglio.storage.counts import REFERENCES_OF_AN_ARGUMENT
 from intaglio.storage.flush import flush, partition
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
@@ -45,6 +46,7 @@ Home: TypeAlias = "tuple[Skeleton, tuple[Hole, ...]]"
 """An element that holds the value of a scalar expression: the skeleton that reads it, its offset and stamp."""
 new: Final = object.__new__
 remember: Final = scalars.append
+DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
 NUMBERS: Final[dict[type[object], Skeleton]] = {
     int: Skeleton(dtypes.int64),
     float: Skeleton(dtypes.float32),
@@ -76,7 +78,9 @@ class TensorBase(ScalarHandle):
     _offset: int = 0
     _element: Element | None = None
     _row: tuple[Skeleton, Storage, int, int, int] | None = None
-    _glance: Glance | None = None  # at the value that it has in memory
+    _whole: TensorBase | None = None  # what it is a row of, as long as nobody asks for single elements of it
+    _glance: Glance | None = None  # at the value that it has in memory, kept from the second time on that it is asked
+    _asked: bool = False  # whether it was: most views are used once
     _apart: bool = False  # whether its elements are known to have bytes of their own
     _device: str = "CPU"
     _grad_state: object = None
@@ -87,7 +91,7 @@ class TensorBase(ScalarHandle):
     @classmethod
     def _from_node(cls: type[T], node: Node, device: str) -> T:
         """A computed tensor."""
-        made = cls.__new__(cls)
+        made = new(cls)
         made._node = node
         made._device = device
         return made
@@ -95,7 +99,7 @@ class TensorBase(ScalarHandle):
     @classmethod
     def _from_view(cls: type[T], storage: Storage, view: View) -> T:
         """A view of a storage."""
-        made = cls.__new__(cls)
+        made = new(cls)
         made._storage = storage
         made._view = view
         made._device = storage.device
@@ -104,7 +108,7 @@ class TensorBase(ScalarHandle):
     def _reset(self, device: str) -> None:
         """Hold nothing yet, on a device."""
         self._node = self._storage = self._view = self._skeleton = self._holes = None
-        self._element = self._row = self._pen = self._glance = self._grad_state = None
+        self._element = self._row = self._pen = self._glance = self._grad_state = self._whole = None
         self._offset = 0
         self._apart = False
         self._device = device
@@ -183,16 +187,25 @@ class TensorBase(ScalarHandle):
 
     def _value(self) -> Node:
         """The value as of now, as a node."""
-        if self._node is not None:
-            return self._node
+        node = self._node
+        if node is not None:
+            return node
         glance = self._glance
         if glance is not None and (node := glance.node) is not None:
             return node
+        return self._look()
+
+    def _look(self) -> Node:
+        """The value as of now, which the handle does not have."""
         if self._storage is None:
             return self.to_node()
         storage, view = self._place()
-        if storage.pinned:
-            return _taken(storage, view)
+        if storage.pinned or self._grad_state is DETACHED:  # whether that is tracked is asked each time
+            node = _taken(storage, view) if storage.pinned else storage.read(view)
+            return detach(node) if self._grad_state is DETACHED and storage.history is not None else node
+        if not self._asked:
+            self._asked = True
+            return storage.read(view)
         glance = self._glance = storage.glance(view)
         return glance.node or storage.read(view)
 
@@ -203,7 +216,7 @@ class TensorBase(ScalarHandle):
             view = self._view
             if view is None:
                 assert self._skeleton is not None
-                view = self._view = View(self._skeleton.dtype, (), (), self._offset)
+                view = self._view = view_from((self._skeleton.dtype, (), (), self._offset))
             return storage, view
         with engine.lock:  # two threads must not give it two storages
             if self._storage is not None:
@@ -226,9 +239,14 @@ class TensorBase(ScalarHandle):
         found = self._element
         if found is None:
             storage, view = self._place()
-            crooked = any(place % view.dtype.itemsize for place in (view.offset, *view.strides))
+            crooked = gcd(view.offset, *view.strides) % view.dtype.itemsize
             shape = CROOKED if crooked else view.shape
-            found = Skeleton(view.dtype, storage), view.offset, view.strides, shape
+            whole, self._whole = self._whole, None
+            if whole is not None and whole._storage is storage:
+                skeleton = whole._elements()[0]
+            else:
+                skeleton = Skeleton(view.dtype, storage)
+            found = skeleton, view.offset, view.strides, shape
             self._note_element(found, storage)
         return found
 
@@ -246,7 +264,9 @@ class TensorBase(ScalarHandle):
         if type(index) is int:
             row = self._row
             if row is None:
-                self._elements()
+                first = self._first_row(index)
+                if first is not None:
+                    return first
                 row = self._row
             if row is not None:
                 skeleton, storage, offset, stride, n = row
@@ -289,13 +309,31 @@ class TensorBase(ScalarHandle):
                         return row
         return self._get(index)
 
+    def _first_row(self: T, i: int) -> T | None:
+        """The view at one position of the first of several axes, of a tensor that nobody has asked for elements.
+
+        None where there is none, or they are asked for.
+        """
+        if self._element is not None:
+            return None
+        storage, view = self._place()
+        if len(view.shape) < 2 or not storage.plain or self._grad_state is not None:
+            self._elements()
+            return None
+        n = view.shape[0]
+        if not -n <= i < n:
+            return None
+        made = self._from_view(storage, view.at(i if i >= 0 else i + n))
+        made._whole = self
+        return made
+
     def _row_at(self: T, element: Element, storage: Storage, i: int) -> T | None:
         """The view at one position of the first of several axes, read by the same skeleton; None where it is none."""
         skeleton, offset, strides, shape = element
         if len(shape) < 2 or shape is CROOKED or not -shape[0] <= i < shape[0]:
             return None
         offset += (i if i >= 0 else i + shape[0]) * strides[0]
-        made = self._from_view(storage, View(skeleton.dtype, shape[1:], strides[1:], offset))
+        made = self._from_view(storage, view_from((skeleton.dtype, shape[1:], strides[1:], offset)))
         made._note_element((skeleton, offset, strides[1:], shape[1:]), storage)
         return made
 
@@ -506,7 +544,7 @@ def too_heavy(values: tuple[Node, ...], limit: int) -> list[Storage] | None:
 def relieve_tensor(tensor: TensorBase) -> None:
     """Compute a tensor where more is pending than the bounds allow (what nobody prints must not grow).
 
-    It is asked when enough operations were counted, or memory was taken or freed since it was last asked.
+    Asked at every so many operations, and at those that find other memory in use than before: few do.
     """
     used = GlobalCounters.mem_used
     if bound.calls < EVERY and 0 <= used - bound.others <= settings_now().journal_bytes:
@@ -544,18 +582,17 @@ def tracked_element(like: T, skeleton: Skeleton, storage: Storage, offset: int) 
 class Way:
     """A way to apply a binary op to scalars: which operand comes first, and whether integers become floats.
 
-    `keys` are what a skeleton's extensions by a Python number of each class are found under; `kept` are dtypes in
-    which it was seen to compute where both operands have them.
+    `keys` are what a skeleton's extensions by a Python number of each class are found under.
     """
 
-    __slots__ = ("floats", "kept", "keys", "op", "swapped")
+    __slots__ = ("compares", "floats", "keys", "op", "swapped")
 
-    def __init__(self, op: Op, *, swapped: bool = False, floats: bool = False) -> None:
+    def __init__(self, op: Binary, *, swapped: bool = False, floats: bool = False) -> None:
         self.op: Final = op
+        self.compares: Final = isinstance(op, Comparison)
         self.swapped: Final = swapped
         self.floats: Final = floats
         self.keys: Final[dict[type[object], object]] = {int: object(), float: object()}
-        self.kept: Final[set[DType]] = set()
 
 
 def scalar_binary(way: Way, x: T, left: Skeleton, other: object, *, tracked: bool = False) -> T | None:
@@ -630,7 +667,7 @@ def scalar_unary(op: Op, x: T, left: Skeleton) -> T | None:
     if len(holes) >= LARGEST_HOLES:
         left, holes = _spill(x._device, left, holes)
     made = new(type(x))
-    made._skeleton = left.children.get(op) or left.extend(op, op, _result(op, left.dtype), None, False)
+    made._skeleton = left.children.get(op) or left.extend(op, op, result_of(op, left.dtype), None, False)
     made._holes = holes
     made._device = x._device
     made._storage = made._grad_state = made._home = None
@@ -639,9 +676,9 @@ def scalar_unary(op: Op, x: T, left: Skeleton) -> T | None:
 
 
 @cache
-def _result(op: Op, *operands: DType) -> DType:
+def result_of(op: Op, *operands: DType) -> DType:
     """The dtype that an op gives."""
-    return make(op, *(const(dtype, 0) for dtype in operands)).dtype
+    return make(op, *(make(Const(dtype, 0)) for dtype in operands)).dtype
 
 
 def _spill(device: str, skeleton: Skeleton, holes: tuple[Hole, ...]) -> Home:
@@ -666,7 +703,7 @@ def _with_number(way: Way, key: object, left: Skeleton, kind: type[object]) -> S
         return None
     weak = NUMBERS[kind]
     typed = weak if weak.dtype is dtype else Skeleton(dtype)
-    given = _result(way.op, dtype, dtype)
+    given = result_of(way.op, dtype, dtype)
     return left.remember(key, _cast(left, dtype).extend(key, way.op, given, typed, way.swapped))
 
 
@@ -675,7 +712,7 @@ def _with_scalar(way: Way, key: object, left: Skeleton, right: Skeleton) -> Skel
     dtype = _meet(way, promote(left.dtype, right.dtype))
     if dtype is None:
         return None
-    given = _result(way.op, dtype, dtype)
+    given = result_of(way.op, dtype, dtype)
     return left.remember(key, _cast(left, dtype).extend(key, way.op, given, _cast(right, dtype), way.swapped))
 
 

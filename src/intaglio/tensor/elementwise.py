@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from intaglio.core.dtypes import DType, dtypes, promote, promote_scalar, promote_weak
 from intaglio.core.errors import DeviceError, DTypeError, ShapeError, ValueRangeError
-from intaglio.ir.node import Node, Op, make
+from intaglio.ir.node import Node, Op, make_known
 from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import broadcasting
 from intaglio.ops.memory import const
 from intaglio.ops.movement import broadcast, expand
 from intaglio.tensor.arguments import flag, integer, is_tensor, shown, word
 from intaglio.tensor.arguments import number as number_of
-from intaglio.tensor.base import TensorBase, Way, scalar_binary, scalar_unary
+from intaglio.tensor.base import TensorBase, Way, result_of, scalar_binary, scalar_unary
 from intaglio.tensor.gradients import follows
 
 if TYPE_CHECKING:
@@ -151,42 +151,79 @@ def number(name: str, dtype: DType, value: int | float | bool) -> Node:
 
 def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
     """A binary op with broadcasting and promotion."""
+    left, view = x._node, x._view
+    if not (left.shape if left is not None else view is not None and view.shape):
+        quick = _of_scalars(way, x, y)
+        if quick is not None:
+            return quick
+        left = x._node
+    if left is None:
+        left = x._value()
+    kind = y.__class__
+    right: Node | int | float | bool
+    if kind is x.__class__:
+        if y._device != x._device:
+            check_device(name, x, y)
+        right = y._value()
+    else:
+        right = y if kind in PYTHONS else operand(name, x, y)
+    if isinstance(right, Node):
+        op, dtype, given, shape = _form(name, way, left.dtype, left.shape, right.dtype, right.shape)
+        if right.dtype is not dtype:
+            right = ops.cast(right, dtype)
+    else:
+        if way.compares and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
+            answer = way.op.evaluate(right, 0) if way.swapped else way.op.evaluate(0, right)  # the same for every value
+            return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
+        op, dtype, given, shape = _form(name, way, left.dtype, left.shape, right.__class__)
+        right = number(name, dtype, right)
+    if left.dtype is not dtype:
+        left = ops.cast(left, dtype)
+    return x._make(make_known(op, (right, left) if way.swapped else (left, right), given, shape), x, y)
+
+
+def _of_scalars(way: Way, x: Tensor, y: Operand) -> Tensor | None:
+    """A binary op of a scalar as a skeleton with holes; None where it is computed as any other."""
     skeleton = x._as_scalar()
-    if skeleton is not None and x._grad_state is None:
+    if skeleton is None:
+        return None
+    if x._grad_state is None:
         if isinstance(y, TensorBase):
             y._as_scalar()
         quick = scalar_binary(way, x, skeleton, y)
         if quick is not None:
             return quick
-    if skeleton is not None and follows(x) and (x._grad_state is True or getattr(y, "_grad_state", None) is True):
-        quick = scalar_binary(way, x, skeleton, y, tracked=True)
-        if quick is not None:
-            return quick
-    op, swapped = way.op, way.swapped
-    left = x._value()
-    right: Node | int | float | bool = y if type(y) in PYTHONS else operand(name, x, y)  # pyright: ignore[reportAssignmentType] -- by its class
-    if isinstance(right, Node) and left.dtype is right.dtype and left.dtype in way.kept and left.shape == right.shape:
-        return x._make(make(op, right, left) if swapped else make(op, left, right), x, y)  # what most operations are
-    if isinstance(op, ops.Comparison) and isinstance(right, int) and left.dtype.is_int and not left.dtype.fits(right):
-        answer = op.evaluate(right, 0) if swapped else op.evaluate(0, right)  # beyond every value: the same for all
-        return x._make(to_shape_full(const(dtypes.bool, answer), left.shape), x)
-    if isinstance(right, Node):
-        dtype = _computed_in(name, way, left.dtype, right.dtype, bool(left.shape), bool(right.shape))
-        if left.dtype is right.dtype is dtype:
-            way.kept.add(dtype)
-        a, b = ops.cast(left, dtype), ops.cast(right, dtype)
-        if a.shape != b.shape and a.shape and b.shape:  # a scalar stays one
-            broadcast_shapes(name, a.shape, b.shape)
-            op = broadcasting(op)
-    else:
-        dtype = _computed_in(name, way, left.dtype, right.__class__)
-        a, b = ops.cast(left, dtype), number(name, dtype, right)
-    return x._make(make(op, b, a) if swapped else make(op, a, b), x, y)
+    if follows(x) and (x._grad_state is True or getattr(y, "_grad_state", None) is True):
+        return scalar_binary(way, x, skeleton, y, tracked=True)
+    return None
 
 
-@lru_cache(maxsize=1024)
+Form: TypeAlias = "tuple[Op, DType, DType, tuple[int, ...]]"
+"""How an op is made: the op, the dtype that its operands are cast to, and what it gives."""
+
+
+@lru_cache(maxsize=4096)
+def _form(
+    name: str,
+    way: Way,
+    left: DType,
+    left_shape: tuple[int, ...],
+    right: DType | type[object],
+    right_shape: tuple[int, ...] = (),
+) -> Form:
+    """How a binary op is made of two values, or of one and a number of Python's.
+
+    Raises: DTypeError if the op is not computed in the dtype in which they meet; ShapeError if they do not broadcast.
+    """
+    dtype = _computed_in(name, way, left, right, bool(left_shape), bool(right_shape))
+    given = result_of(way.op, dtype, dtype)
+    if left_shape == right_shape or not left_shape or not right_shape:  # a scalar stays one
+        return way.op, dtype, given, left_shape or right_shape
+    return broadcasting(way.op), dtype, given, broadcast_shapes(name, left_shape, right_shape)
+
+
 def _computed_in(
-    name: str, way: Way, left: DType, right: DType | type[object], left_axes: bool = True, right_axes: bool = True
+    name: str, way: Way, left: DType, right: DType | type[object], left_axes: bool, right_axes: bool
 ) -> DType:
     """The dtype in which a binary op is computed: of two values, each with axes or without, or of one and a number.
 
@@ -210,18 +247,33 @@ def _computed_in(
 
 def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     """A unary op; `floats` computes integers as the default float."""
-    own = x.dtype
+    node = x._node
+    if node is None or not node.shape:
+        own = x.dtype
+        dtype, _ = _unary_form(op, own, floats)
+        skeleton = x._as_scalar()
+        if skeleton is not None and x._grad_state is None and dtype is own:
+            quick = scalar_unary(op, x, skeleton)
+            if quick is not None:
+                return quick
+        node = x._value()
+    dtype, given = _unary_form(op, node.dtype, floats)
+    if node.dtype is not dtype:
+        node = ops.cast(node, dtype)
+    return x._make(make_known(op, (node,), given, node.shape), x)
+
+
+@cache
+def _unary_form(op: Op, own: DType, floats: bool) -> tuple[DType, DType]:
+    """The dtype in which a unary op of a value is computed, and the one that it gives.
+
+    Raises: DTypeError if the op is not computed in that.
+    """
     dtype = own if own.is_float or not floats else FLOAT
     check_computes(op.name, dtype)
     if isinstance(op, UNFIT[dtype.kind]):
         raise DTypeError(f"{op.name}: {dtype.name} operands have no {op.name}. {HINTS[dtype.kind]}")
-    skeleton = x._as_scalar()
-    if skeleton is not None and x._grad_state is None and dtype is own:
-        quick = scalar_unary(op, x, skeleton)
-        if quick is not None:
-            return quick
-    node = ops.cast(x._value(), dtype)
-    return x._make(make(op, node), x)
+    return dtype, result_of(op, dtype)
 
 
 def copied(x: Tensor) -> Tensor:
@@ -238,7 +290,9 @@ def operator(name: str, way: Way) -> Callable[[Tensor, Operand], Tensor]:
             quick = scalar_binary(way, self, skeleton, other)
             if quick is not None:
                 return quick
-        return binary(name, way, self, other) if type(other) is type(self) or _is_operand(other) else NotImplemented
+        if other.__class__ is self.__class__ or _is_operand(other):
+            return binary(name, way, self, other)
+        return NotImplemented
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"The operator of `{name}`."

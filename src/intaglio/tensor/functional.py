@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
-from intaglio.ir.node import Node, make
+from intaglio.ir.node import make_known
 from intaglio.ops import elementwise as ops
-from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, attention, layer_norm_of
+from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, LayerNorm, attention
 from intaglio.ops.memory import const
 from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
 from intaglio.tensor.combine import gathered
@@ -21,9 +21,11 @@ from intaglio.tensor.reduce import HALF, mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from intaglio.ir.node import Shape
+    from intaglio.ir.node import Node, Shape
     from intaglio.ops.composite import Composite
     from intaglio.tensor.tensor import Tensor
+
+AFFINE: Final = ("the weight", "the bias")
 
 
 def relu(self: Tensor) -> Tensor:
@@ -129,15 +131,32 @@ def layer_norm(
     if not extents or self.shape[-len(extents) :] != extents:
         raise ShapeError(f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}.")
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
-    numbers = (const(_sums_of(x.dtype), math.prod(extents)), const(x.dtype, number("layer_norm", "eps", eps)))
-    return _norm("layer_norm", layer_norm_of(len(extents)), (x,), numbers, extents, (weight, bias))
+    node = x._value()
+    op, count = _layer_norm(node.dtype, extents)
+    src = [node, count, const(node.dtype, number("layer_norm", "eps", eps))]
+    return _norm("layer_norm", op, (x,), src, extents, (weight, bias))
+
+
+@lru_cache(maxsize=1024)
+def _layer_norm(dtype: DType, extents: Shape) -> tuple[LayerNorm, Node]:
+    """The op of a norm along the last axes, of these extents, and how many elements they have.
+
+    Raises: DTypeError if it is not computed in the dtype.
+    """
+    check_computes("layer_norm", dtype)
+    return LayerNorm(len(extents)), const(_sums_of(dtype), math.prod(extents))
 
 
 def _by_one_node(op: Composite, x: Tensor) -> Tensor:
     """An elementwise function of floats."""
-    x = x if x.dtype.is_float else x.cast(dtypes.default_float)
-    check_computes(op.name, x.dtype)
-    return x._make(make(op, x._value()), x)
+    node = x._value()
+    dtype = node.dtype
+    if not dtype.is_float:
+        x = x.cast(dtypes.default_float)
+        node = x._value()
+        dtype = node.dtype
+    check_computes(op.name, dtype)
+    return x._make(make_known(op, (node,), dtype, node.shape), x)
 
 
 def _sums_of(dtype: DType) -> DType:
@@ -149,7 +168,7 @@ def _norm(
     name: str,
     op: Composite,
     tensors: tuple[Tensor, ...],
-    numbers: tuple[Node, ...],
+    src: list[Node],
     extents: tuple[int, ...],
     affine: tuple[Tensor | None, Tensor | None],
     shape: tuple[int, ...] | None = None,
@@ -157,33 +176,31 @@ def _norm(
     """A norm of a named op, and what scales and shifts it: one node where that has the shape and dtype it should have.
 
     Args:
-        tensors: What the op takes first: the tensor itself is the first of them.
-        numbers: What it takes after that.
+        tensors: Those that the op takes first: the tensor itself is the first of them.
+        src: What it takes, without weight and bias: their values, and numbers.
         extents: The shape of weight and bias.
         affine: The weight and the bias, if there are such.
         shape: What they are reshaped to else, if to anything.
     """
-    x, device = tensors[0], tensors[0]._device
-    values = [each._value() for each in tensors]
-    dtype = values[0].dtype
-    check_computes(name, dtype)
-    weight, bias = affine
-    given: list[Tensor] = []
-    scales: list[Node] = []  # their values
-    for what, each in (("the weight", weight), ("the bias", bias)):
+    x, dtype = tensors[0], src[0].dtype
+    taken = 0  # how many of weight and bias the node takes
+    for what, each in zip(AFFINE, affine, strict=True):
         if each is None:
             break
-        each = tensor(name, what, each)
+        if each.__class__ is not x.__class__:
+            tensor(name, what, each)
         value = each._value()
-        if value.shape != extents or value.dtype is not dtype or each._device != device:
-            given.clear()
+        if value.shape != extents or value.dtype is not dtype or each._device != x._device:
+            del src[len(src) - taken :]
+            taken = 0
             break
-        given.append(each)
-        scales.append(value)
-    if given:
-        weight, bias = None, None if len(given) == 2 else bias
-    node = make(op, *values, *numbers, *scales[: len(given)])
-    return _scaled_and_shifted(name, x._make(node, *tensors, *given), weight, bias, shape)
+        src.append(value)
+        taken += 1
+    made = x._make(make_known(op, tuple(src), dtype, src[0].shape), *tensors, *affine[:taken])
+    weight, bias = affine
+    if taken:
+        weight, bias = None, None if taken == 2 else bias
+    return made if weight is None and bias is None else _scaled_and_shifted(name, made, weight, bias, shape)
 
 
 def _scaled_and_shifted(
@@ -214,8 +231,9 @@ def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> T
     axis_of("rms_norm", -1, self.ndim)
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
     count = self.shape[-1]
-    numbers = (const(_sums_of(x.dtype), count), const(x.dtype, number("rms_norm", "eps", eps)))
-    return _norm("rms_norm", RMS_NORM, (x,), numbers, (count,), (weight, None))
+    check_computes("rms_norm", x.dtype)
+    src = [x._value(), const(_sums_of(x.dtype), count), const(x.dtype, number("rms_norm", "eps", eps))]
+    return _norm("rms_norm", RMS_NORM, (x,), src, (count,), (weight, None))
 
 
 def _reduction(name: str, losses: Tensor, reduction: str) -> Tensor:
@@ -409,38 +427,58 @@ def scaled_dot_product_attention(
         [[3.0]]
     """
     name = "scaled_dot_product_attention"
-    key, value = tensor(name, "the key", key), tensor(name, "the value", value)
-    if min(query.ndim, key.ndim, value.ndim) < 2:
-        raise ShapeError(
-            f"{name}: query, key and value must have two axes or more; {query.shape}, {key.shape}, {value.shape}."
-        )
-    dtype = promote(promote(query.dtype, key.dtype), value.dtype)
-    dtype = dtype if dtype.is_float else dtypes.default_float
-    check_computes(name, dtype)
-    wide = _sums_of(dtype)
-    given = [query, key, value]
+    given = [query, tensor(name, "the key", key), tensor(name, "the value", value)]
     if mask is not None:
         given.append(tensor(name, "the mask", mask))
-        wide = promote(wide, given[-1].dtype)
-    for each in given[1:]:
-        check_device(name, query, each)
-    _check_attention(name, *[each.shape for each in given])
-    nodes = [each._value() for each in given]
-    nodes = [node if node.dtype.is_bool and k == 3 else ops.cast(node, wide) for k, node in enumerate(nodes)]
-    nodes.insert(3, const(wide, 1 / math.sqrt(query.shape[-1])))
-    out = make(attention(flag(name, "is_causal", is_causal)), *nodes)
-    return query._make(ops.cast(out, dtype) if dtype in HALF else out, *given)
+    form: list[DType | Shape] = []
+    nodes: list[Node] = []
+    for each in given:
+        if each._device != query._device:
+            check_device(name, query, each)
+        node = each._value()
+        nodes.append(node)
+        form += node.dtype, node.shape
+    wide, dtype, shape, scale = _attention(name, *form)
+    for k, node in enumerate(nodes):
+        if node.dtype is not wide and not (k == 3 and node.dtype.is_bool):
+            nodes[k] = ops.cast(node, wide)
+    nodes.insert(3, scale)
+    out = make_known(attention(flag(name, "is_causal", is_causal)), tuple(nodes), wide, shape)
+    return query._make(out if wide is dtype or dtype not in HALF else ops.cast(out, dtype), *given)
 
 
 @lru_cache(maxsize=1024)
-def _check_attention(name: str, query: Shape, key: Shape, value: Shape, mask: Shape = ()) -> None:
-    """Raise where the shapes of attention's operands do not fit."""
-    if query[-1] != key[-1]:
-        raise ShapeError(f"{name}: query and key must be of one width; {query} and {key}.")
-    if key[-2] != value[-2]:
-        raise ShapeError(f"{name}: there must be a value for each key; keys {key}, values {value}.")
-    scores = broadcast_shapes(name, (*broadcast_shapes(name, query[:-2], key[:-2]), query[-2], key[-2]), mask)
-    broadcast_shapes(name, scores[:-2], value[:-2])
+def _attention(
+    name: str,
+    query: DType,
+    queries: Shape,
+    key: DType,
+    keys: Shape,
+    value: DType,
+    values: Shape,
+    mask: DType | None = None,
+    masks: Shape = (),
+) -> tuple[DType, DType, Shape, Node]:
+    """Of attention: the dtype it is computed in, the result's (which a mask does not widen), its shape, the scale.
+
+    Raises: ShapeError if the shapes do not fit; DTypeError if it is not computed in the dtype.
+    """
+    if min(len(queries), len(keys), len(values)) < 2:
+        raise ShapeError(f"{name}: query, key and value must have two axes or more; {queries}, {keys}, {values}.")
+    dtype = promote(promote(query, key), value)
+    dtype = dtype if dtype.is_float else dtypes.default_float
+    check_computes(name, dtype)
+    wide = _sums_of(dtype)
+    wide = wide if mask is None else promote(wide, mask)
+    if queries[-1] != keys[-1]:
+        raise ShapeError(f"{name}: query and key must be of one width; {queries} and {keys}.")
+    if keys[-2] != values[-2]:
+        raise ShapeError(f"{name}: there must be a value for each key; keys {keys}, values {values}.")
+    batch = broadcast_shapes(name, queries[:-2], keys[:-2])
+    scores = broadcast_shapes(name, (*batch, queries[-2], keys[-2]), masks)
+    broadcast_shapes(name, scores[:-2], values[:-2])
+    shape = (*broadcast_shapes(name, batch, values[:-2]), queries[-2], values[-1])
+    return wide, dtype, shape, const(wide, 1 / math.sqrt(queries[-1]))
 
 
 def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:
@@ -609,9 +647,11 @@ def batch_norm(
     if not center.shape == variance.shape == channels:
         center = expanded("batch_norm", ravel(center), channels)
         variance = expanded("batch_norm", ravel(variance), channels)
-    numbers = (const(dtype, number("batch_norm", "eps", eps)),)
+    check_computes("batch_norm", dtype)
+    tensors = (x, center, variance)
+    src = [*[each._value() for each in tensors], const(dtype, number("batch_norm", "eps", eps))]
     shape = (1, -1) + (1,) * (len(extents) - 2)
-    return _norm("batch_norm", BATCH_NORM, (x, center, variance), numbers, channels, (weight, bias), shape)
+    return _norm("batch_norm", BATCH_NORM, tensors, src, channels, (weight, bias), shape)
 
 
 def sparse_categorical_crossentropy(

@@ -14,7 +14,7 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import Backward, sweep_back
 from intaglio.storage.history import Record, history_of, track
 from intaglio.tensor.arguments import flag, tensor
-from intaglio.tensor.base import EVERY, TensorBase, current_holes, relieve
+from intaglio.tensor.base import DETACHED, EVERY, TensorBase, current_holes, relieve
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -78,9 +78,6 @@ def is_leaf(value: TensorBase) -> bool:
 def is_handle_of_leaf(value: TensorBase) -> bool:
     """Whether a handle is the one whose `.grad` its storage adds to, and no view of it."""
     return value._storage is not None and _handle_of(value._storage) is value
-
-
-DETACHED: Final = object()  # the state of a handle that shares a tracked storage without gradients
 
 
 def mark(made: Tensor, node: Node, sources: Sequence[Any]) -> None:

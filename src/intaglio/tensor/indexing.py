@@ -12,14 +12,14 @@ import numpy as np
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.core.site import user_site
-from intaglio.ir.view import View
+from intaglio.ir.view import View, view_from
 from intaglio.ops import elementwise as ops
 from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.storage.scratch import shelved
 from intaglio.tensor.arguments import is_array, is_listed, is_tensor, shown
-from intaglio.tensor.base import TensorBase, flush_tensors, relieve
+from intaglio.tensor.base import flush_tensors, relieve
 from intaglio.tensor.elementwise import (
     broadcast_shapes,
     is_number,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SMALL_NODES: Final = 16  # of a value that is rather computed again than read back from where it was written
 PLAIN: Final = frozenset((int, type(None)))  # what a plain slice has
-WHOLE: Final = (None, None, None)  # what `:` has
+NAMING: Final = frozenset((int, slice))  # parts that stand for an axis each
 Part: TypeAlias = "int | slice[Any, Any, Any] | EllipsisType | Tensor | None"
 
 
@@ -122,42 +122,51 @@ def _basic(view: View, index: Any) -> View | None:
     dtype, shape, strides, offset = view
     extents: list[int] = []
     steps: list[int] = []
-    left = len(shape) - sum([part.__class__ in (int, slice) for part in parts])  # the axes that no part names
-    if left < 0:
-        return None
-    axis = 0
+    rank = len(shape)
+    axis = 0  # the first that no part so far stands for
+    whole = False  # whether there was a '...'
     for part in parts:
         kind = part.__class__
         if kind is slice:
+            if axis == rank:
+                return None
+            start, stop, step = part.start, part.stop, part.step
             n, stride = shape[axis], strides[axis]
-            ends: tuple[Any, Any, Any] = (part.start, part.stop, part.step)
-            if ends != WHOLE:
-                if part.step == 0 or not PLAIN.issuperset(map(type, ends)):
+            if start is not None or stop is not None or step is not None:
+                if start.__class__ not in PLAIN or stop.__class__ not in PLAIN:
                     return None
-                start, stop, step = part.indices(n)
-                n = len(range(start, stop, step))
-                offset += start * stride if n else 0
-                stride *= step
+                if step is None:
+                    start, stop, _ = part.indices(n)
+                    n = stop - start if stop > start else 0
+                elif step.__class__ is int and step:
+                    start, stop, step = part.indices(n)
+                    n = len(range(start, stop, step))
+                    stride *= step
+                else:
+                    return None
+                if n:
+                    offset += start * strides[axis]
             extents.append(n)
             steps.append(stride)
             axis += 1
         elif kind is int:
-            n = shape[axis]
-            if not -n <= part < n:
+            if axis == rank or not -shape[axis] <= part < shape[axis]:
                 return None
-            offset += part % n * strides[axis]
+            offset += part % shape[axis] * strides[axis]
             axis += 1
         elif part is None:
             extents.append(1)
             steps.append(0)
-        elif part is Ellipsis and left >= 0:
-            extents += shape[axis : axis + left]
-            steps += strides[axis : axis + left]
-            axis += left
-            left = -1  # a second one is an error
+        elif part is Ellipsis and not whole:
+            end = rank - sum([other.__class__ in NAMING for other in parts]) + axis
+            if end < axis:
+                return None
+            extents += shape[axis:end]
+            steps += strides[axis:end]
+            axis, whole = end, True
         else:
             return None
-    return View(dtype, (*extents, *shape[axis:]), (*steps, *strides[axis:]), offset)
+    return view_from((dtype, (*extents, *shape[axis:]), (*steps, *strides[axis:]), offset))
 
 
 def _positions(parsed: Parsed, part: Tensor, axis: int, named: int) -> list[Tensor]:
@@ -321,6 +330,9 @@ def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> 
 
     Raises: ValueRangeError if a Python number does not fit it; DTypeError if it is no number at all.
     """
+    if is_tensor(value):
+        moved = value if value._device == self._device else value.to(self._near)
+        return ops.cast(moved._value(), dtype)
     value = plain(value)
     if is_number(value):
         if not dtype.fits(value):
@@ -328,9 +340,6 @@ def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> 
                 f"{name}: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
             )
         return const(dtype, value)
-    if is_tensor(value):
-        moved = value if value._device == self._device else value.to(self._near)
-        return ops.cast(moved._value(), dtype)
     listed = isinstance(value, (list, tuple, range))  # their numbers must fit; those of arrays wrap
     if not (listed or isinstance(value, (bytes, bytearray, memoryview)) or hasattr(value, "__array__")):
         raise DTypeError(f"{name}: the value must be a tensor, an array, a list or a number; got {shown(value)}.")
@@ -359,19 +368,19 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
 
 def setitem(self: Tensor, index: object, value: Any) -> None:
     """Write through a view, through arrays of positions, or where a mask holds."""
-    value = plain(value)
     storage, view = self._place()
     found = _basic(view, index)
     if found is not None:
-        write_view(self, self._share(storage, found), value)
+        write_view(self, storage, found, value)
         return
+    value = plain(value)
     mask = _mask_of(self, index)
     if mask is not None and (is_number(value) or (is_tensor(value) and value.numel() == 1)):
         _masked(self, mask, value)
         return
     parsed = parse(self, index)
     if not parsed.arrays:
-        write_view(self, self._share(storage, parsed.view), value)
+        write_view(self, storage, parsed.view, value)
         return
     order, nodes, shape = _arranged(parsed)
     target = parsed.view.permute(order)
@@ -412,21 +421,26 @@ def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
         node = reshape(node, ())
     wide = reshape(mask._value(), mask.shape + (1,) * (self.ndim - mask.ndim))
     chosen = ops.where(broadcast(wide, view.shape), node, storage.read(view))
-    write_node(self, view, chosen, self, value, mask)
+    write_node(self, storage, view, chosen, self, value, mask)
 
 
-def write_view(self: Tensor, target: Tensor, value: Any, name: str = "setitem") -> None:
+def write_view(self: Tensor, storage: Storage, view: View, value: Any, name: str = "setitem") -> None:
     """Write a value to a view of this tensor's storage, for a named op."""
-    storage, view = target._place()
-    if isinstance(value, TensorBase) and value._storage is storage:
-        other = value._place()[1]
-        if other == view and not cuts(self, value):
-            return  # what `t[k] += v` does last
-    node = shelved(fit_shape(converted(self, value, view.dtype, name), view.shape, name))
-    write_node(self, view, node, value)
-    carried = is_tensor(value) and value._node is node and value._grad_state is None
-    if carried and storage.plain and _is_carried(node, storage):
+    if not is_tensor(value):
+        write_node(self, storage, view, _fitting(self, view, value, name), value)
+        return
+    if value._storage is storage and value._place()[1] == view and not cuts(self, value):
+        return  # what `t[k] += v` does last
+    node = _fitting(self, view, value, name)
+    write_node(self, storage, view, node, value)
+    if value._node is node and value._grad_state is None and storage.plain and _is_carried(node, storage):
         value._node = storage.read(view)
+
+
+def _fitting(self: Tensor, view: View, value: Any, name: str) -> Node:
+    """A right-hand side in the dtype and shape of a view of this tensor's storage."""
+    node = converted(self, value, view.dtype, name)
+    return shelved(node if node.shape == view.shape else fit_shape(node, view.shape, name))
 
 
 def _is_carried(value: Node, storage: Storage) -> bool:
@@ -450,10 +464,9 @@ def _is_carried(value: Node, storage: Storage) -> bool:
     return False
 
 
-def write_node(self: Tensor, view: View, node: Node, *sources: Any) -> None:
-    """Append a write, and its history where gradients need one."""
-    storage, _ = self._place()
+def write_node(self: Tensor, storage: Storage, view: View, node: Node, *sources: Any) -> None:
+    """Append a write to this tensor's storage, and its history where gradients need one."""
     self._check_write(storage, *sources)
-    storage.write(view, node, site=None)
+    storage.write(view, node)
     relieve(storage)
     self._written(storage, view, node, *sources)

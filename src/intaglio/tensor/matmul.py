@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.dtypes import dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError
-from intaglio.ir.node import make, make_checked
+from intaglio.ir.node import make, make_known
 from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import MATMUL, sum_of_products
 from intaglio.ops.movement import expand, permute, reshape
@@ -53,7 +53,7 @@ def product(self: Tensor, other: Any, name: str = "matmul") -> Tensor:
     if dtype in UNSUMMED:
         raise DTypeError(f"{name}: {dtype.name} cannot be summed. Cast it first?")
     if len(left) == len(right) == 2 and left[1] == right[0]:
-        return self._make(make_checked(MATMUL, x, y, dtype, (left[0], right[1])), self, other)
+        return self._make(make_known(MATMUL, (x, y), dtype, (left[0], right[1])), self, other)
     if not left or not right:
         raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
     vector_x, vector_y = len(left) == 1, len(right) == 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
 
 
-INTEGER: Final = frozenset((int,))
-
-
 def one_or_more(args: Sequence[Any]) -> Any:
     """What is given one by one, or as one sequence (or number)."""
     return args[0] if len(args) == 1 else args
@@ -34,10 +32,7 @@ def flat_ints(name: str, args: Sequence[object]) -> tuple[int, ...]:
 
     Raises: DTypeError if one is none.
     """
-    given = one_or_more(args)
-    if given.__class__ is tuple and INTEGER.issuperset(map(type, given)):
-        return given
-    return integers(name, "extents and axes", given)
+    return integers(name, "extents and axes", one_or_more(args))
 
 
 def axis_of(name: str, axis: int, rank: int) -> int:
@@ -102,11 +97,20 @@ def reshape(self: Tensor, *shape: object) -> Tensor:
         [[0, 1, 2], [3, 4, 5]]
     """
     storage, view = self._place()
-    extents = resolve_shape("reshape", flat_ints("reshape", shape), view.size)
-    moved = view.reshape(extents)
+    extents, moved = _reshaped("reshape", flat_ints("reshape", shape), view)
     if moved is None:
         return self._make(ops.reshape(self._value(), extents), self)
     return self._share(storage, moved)
+
+
+@lru_cache(maxsize=4096)
+def _reshaped(name: str, shape: tuple[int, ...], view: View) -> tuple[tuple[int, ...], View | None]:
+    """A shape with its -1 filled in, and a view under it; None where the strides allow none.
+
+    Raises: ShapeError if the sizes do not agree.
+    """
+    extents = resolve_shape(name, shape, view.size)
+    return extents, view.reshape(extents)
 
 
 def view(self: Tensor, *shape: object) -> Tensor:
@@ -128,15 +132,14 @@ def view(self: Tensor, *shape: object) -> Tensor:
 
 def _view(name: str, self: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A view under another shape, for a named op."""
-    extents = resolve_shape(name, shape, self.numel())
-    _, own = self._place()
-    moved = own.reshape(extents)
+    storage, own = self._place()
+    extents, moved = _reshaped(name, shape, own)
     if moved is None:
         raise ShapeError(
             f"{name}: the strides must allow a view; shape {own.shape} with strides {own.strides} (bytes) allows none "
             f"of shape {extents}. Use reshape, which copies then?"
         )
-    return _viewed(self, moved)
+    return self._share(storage, moved)
 
 
 def permute(self: Tensor, *order: object) -> Tensor:

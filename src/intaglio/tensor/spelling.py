@@ -31,6 +31,8 @@ def spelled(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return function(*args)
         if kwargs.pop("out", None) is not None:
             raise DTypeError(f"{function.__name__.rstrip('_')}: there is no `out`. Assign to it: out[...] = x?")
         for name in [name for name in kwargs if name in others]:

@@ -9,7 +9,6 @@ from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
-from intaglio.ops import elementwise as node_ops
 from intaglio.storage.checks import remember_check
 from intaglio.storage.history import tracking
 from intaglio.storage.postponed import waits_for
@@ -107,28 +106,16 @@ class Tensor(TensorBase):
             made._grad_state = gradients.DETACHED
         return made
 
-    def _value(self) -> Node:
-        if (node := self._node) is not None:
-            return node
-        if (glance := self._glance) is not None and (node := glance.node) is not None:
-            return node  # as the base says: here since every operand is asked
-        node = super()._value()
-        if self._grad_state is gradients.DETACHED:
-            self._glance = None  # it is asked each time whether what it shares is tracked by now
-            if self._storage is not None and self._storage.history is not None:
-                return node_ops.detach(node)
-        return node
-
     def _place(self) -> tuple[Storage, View]:
         storage, view = self._storage, self._view
         if storage is not None and view is not None:
             return storage, view
-        if self._storage is None and self._grad_state is True:
+        if storage is None and self._grad_state is True:
             node = self.to_node()
-            found = super()._place()
+            found = TensorBase._place(self)
             gradients.place(self, found[0], node)
             return found
-        return super()._place()
+        return TensorBase._place(self)
 
     def _host(self) -> np.ndarray[Any, Any] | None:
         """The values where they are known without computing (no write is pending), else None: to be read at once."""
@@ -175,7 +162,7 @@ class Tensor(TensorBase):
 
     def _get(self, index: object) -> Tensor:
         storage = self._storage
-        if storage is not None and self._is_followed(storage):
+        if storage is not None and not storage.plain and self._is_followed(storage):
             place = self._element_at(index)
             if place is not None:
                 return tracked_element(self, place[0], storage, place[1])
@@ -502,7 +489,7 @@ class Tensor(TensorBase):
             crooked = view.offset % view.dtype.itemsize
             if not crooked and gradients.write_element(self, storage, view.dtype, view.offset, value):
                 return
-        indexing.write_view(self, self, value, name)
+        indexing.write_view(self, *self._place(), value, name)
 
     def assign(self, value: Any) -> Self:
         """Write a value (broadcast, cast) to all of this tensor; every view of its storage sees it.

@@ -6,21 +6,21 @@ import pytest
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
-from intaglio.ir.node import living, make, make_checked
+from intaglio.ir.node import living, make, make_known
 from intaglio.ops.composite import MATMUL
 from intaglio.ops.elementwise import ADD
 from intaglio.ops.memory import BufferRef, const
 from intaglio.ops.movement import expand
 
 
-def test_a_checked_node_is_the_one_that_make_gives() -> None:
+def test_a_node_whose_result_is_known_is_the_one_that_make_gives() -> None:
     x, y = (expand(const(dtypes.float32, n), shape) for n, shape in ((1.0, (2, 3)), (2.0, (3, 4))))
     first = make(MATMUL, x, y)
-    assert make_checked(MATMUL, x, y, *MATMUL.infer(x, y)) is first
+    assert make_known(MATMUL, (x, y), *MATMUL.infer(x, y)) is first
     assert (first.dtype, first.shape, first.src) == (dtypes.float32, (2, 4), (x, y))
     del first
     before = living()
-    again = make_checked(MATMUL, x, y, *MATMUL.infer(x, y))
+    again = make_known(MATMUL, (x, y), *MATMUL.infer(x, y))
     assert (living() - before, make(MATMUL, x, y) is again) == (1, True)
 
 

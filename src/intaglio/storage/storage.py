@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import OverlapError, ReadOnlyError, ShapeError
+from intaglio.core.locks import Level, across_forks
 from intaglio.engine import realize as engine
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef, read
@@ -37,6 +39,7 @@ PENS: Final = 64  # views that have a pen at a time: a bound, since loops make a
 SWEEP: Final = 16  # reads of a storage from which dead ones are looked for: those that live are asked for at each flush
 RECENT: Final = 8  # views whose last read is remembered, so that equal reads are one node
 pending: Final[weakref.WeakSet[Storage]] = weakref.WeakSet()  # storages with a log that is not empty
+_sweeping: Final = across_forks(threading.Lock(), Level.LEAF)  # held while dead reads are dropped
 
 
 class Glance:
@@ -49,12 +52,12 @@ class Glance:
 
 
 class Reads:
-    """The reads of a storage, in their nodes' and handles' lives.
+    """The reads of a storage, in their nodes' and handles' lives. Threads may add some at once.
 
     Attributes:
         recent: The last views that were read, so that equal reads are one node.
         glances: What handles keep of those.
-        live: All reads, some of them dead.
+        live: All reads, some of them dead. It grows at its end, and shrinks before that when it is looked through.
         sweep: How many `live` may have until it is looked through for dead ones.
     """
 
@@ -63,7 +66,7 @@ class Reads:
     def __init__(self) -> None:
         self.recent: Final[dict[View, weakref.ref[Node]]] = {}
         self.glances: Final[dict[View, weakref.ref[Glance]]] = {}
-        self.live: list[weakref.ref[Node]] = []
+        self.live: Final[list[weakref.ref[Node]]] = []
         self.sweep: int = SWEEP
 
     def add(self, node: Node) -> weakref.ref[Node]:
@@ -71,9 +74,19 @@ class Reads:
         reference = weakref.ref(node)
         self.live.append(reference)
         if len(self.live) > self.sweep:
-            self.live = [r for r in self.live if r() is not None]
-            self.sweep = max(SWEEP, 2 * len(self.live))
+            self._forget_dead()
         return reference
+
+    def _forget_dead(self) -> None:
+        """Drop dead reads; what is added meanwhile comes after those that are looked at, and stays."""
+        if not _sweeping.acquire(blocking=False):  # another thread is at it, or this one, below
+            return
+        try:
+            seen = [*self.live]
+            self.live[: len(seen)] = [r for r in seen if r() is not None]
+            self.sweep = max(SWEEP, 2 * len(self.live))
+        finally:
+            _sweeping.release()
 
     def drop(self, view: View) -> None:
         """Forget a recent one: first from where it is found, since another thread may just have found it."""
@@ -183,7 +196,7 @@ class Storage:
         """The reads of it that are alive."""
         if self.reads is None:
             return []
-        return [node for reference in self.reads.live if (node := reference()) is not None]
+        return [node for reference in [*self.reads.live] if (node := reference()) is not None]
 
     def glance(self, view: View) -> Glance:
         """The value of a view as of now, to be asked for again through what this gives."""

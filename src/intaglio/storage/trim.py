@@ -166,7 +166,7 @@ def _sweeps(stamps: Mapping[Storage, int]) -> list[_Sweep]:
 def _nodes(storage: Storage) -> list[_Reader]:
     """The reads of a storage that live."""
     found: list[_Reader] = []
-    for reference in storage.reads.live if storage.reads is not None else ():
+    for reference in [*storage.reads.live] if storage.reads is not None else ():
         node = reference()
         if node is not None and node.place is None and isinstance(node.op, Read):
             found.append(_Reader(node.op.stamp, node.op.stamp, node.op.view, reference))

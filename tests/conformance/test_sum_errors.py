@@ -1,4 +1,4 @@
-"""Sums of many values are no further off than twice what NumPy's pairwise sums of neighbours are."""
+"""Sums, of products too, are no further off than twice what NumPy's are (of neighbours, which it adds in pairs)."""
 
 from __future__ import annotations
 
@@ -128,3 +128,81 @@ def test_scans_of_narrow_numbers_carry_float32(dtype: DType, axis: int) -> None:
     wide = Tensor(factors).cast(dtype)
     exact = np.cumprod(wide.float().numpy().astype(np.float64), axis)
     assert error(wide.cumprod(axis).float().numpy(), exact) <= 1.01 * 2.0 ** -(dtype.mantissa + 1) + 5000 * EPSILON
+
+
+PRODUCTS: Final = [
+    ((64, 512), (512, 96)),  # by tiles
+    ((300, 1000), (1000, 200)),
+    ((64, 4096), (4096, 96)),
+    ((200, 600), (600, 900)),
+    ((32, 4096), (4096, 300)),  # by slabs
+    ((130, 9000), (9000, 300)),
+    ((1, 5000), (5000, 700)),  # by rows
+    ((6, 66_000), (66_000, 300)),
+    ((66_000,), (66_000, 3)),
+    ((5, 3000), (3000,)),
+    ((2, 3, 700), (2, 700, 40)),
+]
+
+
+def product_error(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
+    """The greatest error of a product of numbers that are not negative."""
+    return error(found, a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("left", "right"), PRODUCTS)
+def test_products(left: tuple[int, ...], right: tuple[int, ...], turned: bool) -> None:
+    rng = np.random.default_rng(0)
+    a, b = drawn("random", left, rng), drawn("random", right, rng)
+    y = Tensor(np.ascontiguousarray(b.T)).permute(*range(b.ndim)[::-1]) if turned else Tensor(b)
+    allowed = 2 * max(product_error(a @ b, a, b), 2 * EPSILON)
+    assert product_error((Tensor(a) @ y).numpy(), a, b) <= allowed
+    assert product_error((Tensor(a) @ (y * 2.0)).numpy(), a, 2 * b) <= allowed  # of a computed factor
+
+
+@pytest.mark.parametrize("rows", [1, 5, 32, 96])
+def test_errors_of_products_do_not_grow_with_depth(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    errors: list[float] = []
+    for depth in (256, 1 << 11, 1 << 14, 1 << 17):
+        a, b = drawn("random", (rows, depth), rng), drawn("random", (depth, 264), rng)
+        errors.append(product_error((Tensor(a) @ Tensor(b)).numpy(), a, b))
+    assert max(errors) <= 1.5 * errors[0]
+
+
+def test_products_of_bfloat16_are_added_in_float32() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (Tensor(drawn("random", shape, rng)).bfloat16() for shape in ((64, 8192), (8192, 64)))
+    a, b = (t.float().numpy() for t in (x, y))
+    assert product_error((x @ y).float().numpy(), a, b) <= 1.01 * 2.0**-8
+    assert product_error(x.float().matmul(y.float()).numpy(), a, b) <= 16 * EPSILON
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_products_of_doubles(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((rows, 9000)), rng.random((9000, 300))
+    exact = sum(Fraction(x) * Fraction(y) for x, y in zip(a[0].tolist(), b[:, 0].tolist(), strict=True))
+    found = Fraction((Tensor(a) @ Tensor(b)).numpy()[0, 0].item())
+    assert abs(found - exact) / exact <= 16 * Fraction(2) ** -53
+
+
+def test_convolutions() -> None:
+    rng = np.random.default_rng(0)
+    a, b = drawn("random", (1, 256, 9, 9), rng), drawn("random", (20, 256, 3, 3), rng)
+    windows = np.lib.stride_tricks.sliding_window_view(a[0], (3, 3), (1, 2))
+    columns = windows.transpose(1, 2, 0, 3, 4).reshape(49, -1)
+    rows = b.reshape(20, -1)
+    allowed = 2 * max(product_error(columns @ rows.T, columns, rows.T), 2 * EPSILON)
+    found = Tensor(a).conv2d(Tensor(b)).numpy().reshape(20, 49).T
+    assert product_error(found, columns, rows.T) <= allowed
+
+
+def test_gradients_of_weights_over_many_rows() -> None:
+    rng = np.random.default_rng(0)
+    a, ct = drawn("random", (30_000, 24), rng), drawn("random", (30_000, 40), rng)
+    weight = Tensor(drawn("random", (24, 40), rng)).requires_grad_()
+    ((Tensor(a) @ weight) * Tensor(ct)).sum().backward()
+    assert weight.grad is not None
+    assert product_error(weight.grad.numpy(), a.T, ct) <= 2 * max(product_error(a.T @ ct, a.T, ct), 2 * EPSILON)

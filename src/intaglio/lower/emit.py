@@ -13,7 +13,7 @@ from intaglio.ir.node import Node, make, toposort, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.index import Index, Terms, number
 from intaglio.lower.positions import emit_position, position_of
-from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_along, spans_of
+from intaglio.lower.sums import SPAN, blocks_across, blocks_of, spans_along, spans_of
 from intaglio.ops.elementwise import (
     ADD,
     Elementwise,
@@ -545,8 +545,7 @@ class Emitter:
             shape = (self.bound[outer].lanes,)
             start = COMBINES[op.kind].identity(node.dtype)
             inits = [_splat(self, level, start, shape)] * len(instances)
-            weighted = is_weighted(body, tuple(self.mask(s) for s in body.src), self.bit(outer))
-            blocks = is_blocked(op.kind, body) and not weighted
+            blocks = blocks_across(op.kind, body, tuple(self.mask(s) for s in body.src), self.bit(outer))
             values = self._fold_loops(op.kind, body, ranges, instances, inits, blocks=blocks)
         self.bound.update(hidden)
         self.frames = frames
@@ -565,14 +564,21 @@ class Emitter:
         return found[0]
 
     def _fold_loops(
-        self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], inits: list[Node], *, blocks: bool
+        self,
+        kind: str,
+        body: Node,
+        ranges: list[Node],
+        instances: list[Instance],
+        inits: list[Node],
+        *,
+        blocks: tuple[int, ...],
     ) -> list[Node]:
-        """Plain nested loops over the ranges. `blocks`: as a sum in blocks of blocks."""
+        """Plain nested loops over the ranges. `blocks`: as a sum in blocks of blocks, if there are any."""
         if not ranges:
             return [self.combine(kind, acc, body, instance) for acc, instance in zip(inits, instances, strict=True)]
         r = ranges[0]
         extent, rest = self.index.affine(r.src[0])
-        spans = spans_of(self.index, ranges) if blocks and r not in self.stops else []
+        spans = spans_of(self.index, ranges, blocks)
 
         def turn(_: Node, carried: list[Node]) -> list[Node]:
             return self._fold_loops(kind, body, ranges[1:], instances, carried, blocks=blocks)
@@ -621,7 +627,7 @@ class Emitter:
         """A reduction with no vector around it: its own best range is the vector."""
         v = self._along(body, ranges)
         dtype = body.dtype
-        blocks = is_blocked(kind, body)
+        blocks = blocks_of(kind, body)
         if v is None:
             inits = [COMBINES[kind].identity(dtype)] * len(instances)
             return self._fold_loops(kind, body, ranges, instances, inits, blocks=blocks)
@@ -647,7 +653,7 @@ class Emitter:
             def run(first: Node, stop: Node, carried: list[Node]) -> list[Node]:
                 return self.loop(first, stop, 1, carried, turn, lambda frame, counter: (r, Binding(frame, counter)))
 
-            spans = spans_along(self.index, SPAN, r) if blocks else []
+            spans = spans_along(self.index, SPAN, r, blocks)
             return self.in_blocks(spans, number(0), r.src[0], accumulators, run)
 
         accumulators = nest(others, inits)
@@ -677,7 +683,7 @@ class Emitter:
             return self._run_sized(kind, body, v, lanes, count, instances, accumulators)
         whole = extent // step * step
         if whole:
-            spans = spans_along(self.index, step * SPAN, v) if is_blocked(kind, body) else []
+            spans = spans_along(self.index, step * SPAN, v, blocks_of(kind, body))
             accumulators = self.in_blocks(
                 spans, number(0), number(whole), accumulators, self._vectors(kind, body, v, lanes, count, instances)
             )
@@ -770,7 +776,7 @@ class Emitter:
                     following[slot] = self.put(len(self.frames) - 1, where(tail, taken, carried[slot]))
             return following
 
-        spans = spans_along(self.index, step * SPAN, v) if is_blocked(kind, body) else []
+        spans = spans_along(self.index, step * SPAN, v, blocks_of(kind, body))
         accumulators = self.in_blocks(
             spans, number(0), whole, accumulators, self._vectors(kind, body, v, lanes, count, instances)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, make, substitute, walk
@@ -13,10 +14,13 @@ from intaglio.lower.emit import Ahead
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import PACK, tile_shape, tile_shapes
+from intaglio.lower.sums import blocks_across
+from intaglio.lower.totals import Totals, levels_of, spans_down
 from intaglio.lower.upcoming import Upcoming, shares
-from intaglio.ops.elementwise import add, floor_div, lt, minimum, mul, sub, where
+from intaglio.ops.elementwise import add, eq, floor_div, lt, minimum, mul, sub, where
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, const, load
+from intaglio.ops.movement import expand
 from intaglio.ops.reduce import Fold
 
 if TYPE_CHECKING:
@@ -35,11 +39,22 @@ COPIED_SHALLOW: Final = 512
 COPIED_COLUMNS: Final = 512
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Rows of the matrix: the first of a slab, its end, and where the block of the sum ends that it is in."""
+
+    first: Node
+    end: Node
+    stop: Node
+    total: Node  # scratch for what the sum has come to before that block
+
+
 class Slabs:
     """One product being lowered: blocks of columns, in each slabs of rows of the matrix, in each tiles.
 
     A slab is read where it lies, by panels that stay in the first cache for all rows; what must be computed of the
-    matrix is put into scratch first. Each number is the sum of the same terms in the same order as without slabs.
+    matrix is put into scratch first. Each number is the sum of the same terms in the same order as without slabs: a
+    block of a sum (`lower/sums.py`) is one slab, or some, between which scratch holds what it has come to.
     """
 
     def __init__(
@@ -51,7 +66,8 @@ class Slabs:
         self.row: Final = row
         self.column: Final = column
         (fold,) = _folds(place.value)
-        *self.above, self.depth = fold.src[1:]
+        self.ranges: Final = list(fold.src[1:])
+        self.depth: Final = self.ranges[-1]
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         self.height: Final = loops.extent(row)
         self.width: Final = loops.extent(column)
@@ -64,11 +80,22 @@ class Slabs:
         self.rows: Final = min(self.height, -(-self.height // (blocks * self.tile_rows)) * self.tile_rows)  # of a block
         factor = _matrix(loops, fold, column)
         self.copies: Final = not near and not isinstance(factor.op, Load) and self.height > self.tile_rows
-        self.columns: Final = self._block_columns(unit, fold.dtype.itemsize, near=near)
-        stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
         self.factor: Final = factor
-        self.lines: Final = self._slab_lines(unit, stride, factor.dtype.itemsize, near=near)
+        masks = tuple(self.emitter.mask(s) for s in fold.src[0].src)
+        terms = blocks_across("sum", fold.src[0], masks, self.emitter.bit(column))
+        length = loops.extent(self.depth)
+        self.span: Final = min((length, *terms[:1]))  # of a block of the sum
+        self.is_blocked: Final = self.span < length
+        self.spans: Final = spans_down(self.emitter.index, self.ranges, terms, self.span)
+        lines = 0 if self.copies else self._read_lines(unit, factor.dtype.itemsize, near=near)
+        levels = levels_of(self.spans)
+        scratches = levels + (self.is_blocked and lines < self.span)  # for sums, also of blocks that are several slabs
+        self.columns: Final = self._block_columns(unit, fold.dtype.itemsize, scratches, near=near)
+        stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
+        held = scratches * self.rows * stride * fold.dtype.itemsize
+        self.lines: Final = lines or self._even(max(1, (PACK - held) // (stride * factor.dtype.itemsize)))
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
+        self.start: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a block of the sum
         self.first: Final = make(Range(next(axes)), self.depth.src[0])  # the first row of a slab
         self.top: Final = make(Range(next(axes)), row.src[0])  # the first row of a block of rows
         self.tiles: Final = -(-self.rows // self.tile_rows)
@@ -78,38 +105,40 @@ class Slabs:
         upcoming = Upcoming(self.emitter, axes, factor, row=self.depth, column=column) if asks and not only else None
         self.upcoming: Final = upcoming or None
         self.scratch: Final = make(Local(next(axes), factor.dtype, self.lines * stride))
-        self.sums: Final = make(Local(next(axes), fold.dtype, self.rows * stride))
+        *sums, part = (make(Local(next(axes), fold.dtype, self.rows * stride)) for _ in range(1 + levels))
+        self.sums: Final = sums
+        self.part: Final = part if self.is_blocked and self.lines < self.span else None  # what a block has come to
         index = self.emitter.index
         self.copied: Final = index.sum([(self.depth, stride), (self.first, -stride), (column, 1), (self.block, -1)])
         self.held: Final = index.sum([(row, stride), (self.top, -stride), (column, 1), (self.block, -1)])
         (self.body,) = substitute((fold.src[0],), {factor: load(self.scratch, self.copied)} if self.copies else {})
-        (value,) = substitute((place.value,), {fold: load(self.sums, self.held)})
+        (value,) = substitute((place.value,), {fold: load(self.sums[0], self.held)})
         self.place: Final = Place(place.pointer, place.index, value)
 
-    def _block_columns(self, unit: int, itemsize: int, *, near: bool) -> int:
+    def _block_columns(self, unit: int, itemsize: int, scratches: int, *, near: bool) -> int:
         """How many columns a block has: many, but some blocks for each thread, of which scratch holds the sums."""
         threads = 1 if near else self.emitter.target.threads
         blocks = 1 if threads == 1 else max(1, min(2 * threads, self.width // FEWEST))
         blocks -= blocks % threads if blocks > threads else 0  # as many for each thread
         share = -(-self.width // blocks)
-        room = (PACK // 2 if self.copies else PACK) // itemsize // self.rows - self.lanes
+        room = (PACK // 2 if self.copies else PACK) // scratches // itemsize // self.rows - self.lanes
         most = max(1, min(room, COPIED_COLUMNS if self.copies else COLUMNS) // unit)
         panels = -(-share // -(-share // (most * unit)) // unit)  # in blocks that are about equal
         return unit * self.loops.decide.of("panels", panels, about(panels, 1, most))
 
-    def _slab_lines(self, unit: int, stride: int, itemsize: int, *, near: bool) -> int:
-        """How many rows of the matrix a slab has.
+    def _read_lines(self, unit: int, itemsize: int, *, near: bool) -> int:
+        """How many rows of the matrix a slab has that is read where it lies.
 
         A panel of it is no larger than the first cache. The more pages its rows lie in, the longer memory takes; the
-        more tiles there are, the less that counts beside taking the sums up again for each slab. Slabs are about equal.
+        more tiles there are, the less that counts beside taking the sums up again for each slab.
         """
-        if self.copies:
-            return max(1, (PACK - self.rows * stride * itemsize) // (stride * itemsize))
         most = max(1, self.emitter.target.level1 // (2 if near else 1) // (unit * itemsize))
-        lines = most if near else min(most, max(PAGES, min(2 * self.rows, self._apart())))
-        depth = self.loops.extent(self.depth)
-        lines = -(-depth // -(-depth // lines))
-        return self.loops.decide.of("lines", lines, about(lines, 1, most))
+        lines = self._even(most if near else min(most, max(PAGES, min(2 * self.rows, self._apart()))))
+        return self.loops.decide.of("lines", lines, about(lines, 1, min(most, self.span)))
+
+    def _even(self, lines: int) -> int:
+        """How many rows the slabs of a block have: about equally many."""
+        return -(-self.span // -(-self.span // lines))
 
     def _apart(self) -> int:
         """How many rows of the matrix fill half of the second cache where their starts share its places."""
@@ -157,15 +186,13 @@ class Slabs:
     def _block(self, start: Node, end: Node, top: Node, bottom: Node) -> None:
         """One block of columns and rows: sums of zero, all slabs, the values that are stored."""
         emitter, place = self.emitter, self.place
-        zero = const(self.sums.dtype, 0)
-        depth = emitter.stops.get(self.depth, self.depth.src[0])
+        zero = const(self.sums[0].dtype, 0)
 
         def across(body: Body) -> None:
             self.loops.vectors_between(self.column, start, end, self.lanes, self.vectors, body)
 
-        def clear(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                emitter.store(self.sums, self.held, zero, instance)
+        def by_rows(body: Body) -> None:
+            self.loops.nest([self.row], lambda _, k: (across(body), k)[1], top, bottom)
 
         def finish(instances: list[Instance], _: int) -> None:
             emitter.store_all(place.pointer, place.index, place.value, instances)
@@ -174,35 +201,42 @@ class Slabs:
             for instance in instances:
                 emitter.store(self.scratch, self.copied, emitter.emit(self.factor, instance), instance)
 
-        def panel(instances: list[Instance], first: Node, last: Node) -> None:
-            following = self._next(start, end, first, last) if self.upcoming else None
-            self._tiles(instances, (top, bottom), (first, last), following)
+        def slabs(level: int, first: Node, stop: Node) -> None:
+            def slab(counter: Node, carried: list[Node]) -> list[Node]:
+                last = self._end(counter, self.lines, stop)
+                if self.copies:
+                    self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
+                lines = _Lines(counter, last, stop, self.sums[level])
 
-        def slab(counter: Node, carried: list[Node]) -> list[Node]:
-            last = self._end(counter, self.lines, depth)
-            if self.copies:
-                self.loops.nest([self.depth], lambda _, k: (across(copy), k)[1], counter, last)
-            across(lambda instances, _: panel(instances, counter, last))
-            return carried
+                def panel(instances: list[Instance], _: int) -> None:
+                    following = self._next(start, end, lines) if self.upcoming else None
+                    self._tiles(instances, (top, bottom), lines, following)
 
-        def slabs(_: Node, carried: list[Node]) -> list[Node]:
+                across(panel)
+                return carried
+
             emitter.bit(self.first)
-            every = number(0), depth, self.lines
-            emitter.loop(*every, (), slab, lambda f, c: (self.first, Binding(f, c)))
-            return carried
+            emitter.loop(first, stop, self.lines, (), slab, lambda f, c: (self.first, Binding(f, c)))
 
-        self.loops.nest([self.row], lambda _, k: (across(clear), k)[1], top, bottom)
-        self.loops.nest(self.above, slabs)
-        self.loops.nest([self.row], lambda _, k: (across(finish), k)[1], top, bottom)
+        def blocks(level: int, first: Node, stop: Node) -> None:
+            def block(counter: Node, carried: list[Node]) -> list[Node]:
+                slabs(level, counter, self._end(counter, self.span, stop))
+                return carried
 
-    def _next(self, start: Node, end: Node, first: Node, last: Node) -> tuple[Node, Node]:
+            emitter.bit(self.start)
+            emitter.loop(first, stop, self.span, (), block, lambda f, c: (self.start, Binding(f, c)))
+
+        take = blocks if self.is_blocked else slabs
+        Totals(emitter, self.ranges, self.spans, self.sums, self.held, zero, by_rows, take).run()
+        by_rows(finish)
+
+    def _next(self, start: Node, end: Node, lines: _Lines) -> tuple[Node, Node]:
         """The first row and column of the panel after this one: of this slab, of the next, of the next block.
 
         Args:
             start: The first column of the block.
             end: Its end.
-            first: The first row of the slab.
-            last: Its end.
+            lines: Those of the slab.
         """
         emitter = self.emitter
         level = len(emitter.frames) - 1
@@ -212,15 +246,15 @@ class Slabs:
 
         following = emitter.put(level, add(emitter.bound[self.column].base, number(self.lanes * self.vectors)))
         beside = emitter.put(level, lt(following, end))
-        below = emitter.put(level, lt(last, self.depth.src[0]))
-        row = chosen(beside, first, chosen(below, last, number(0)))
+        below = emitter.put(level, lt(lines.end, self.depth.src[0]))
+        row = chosen(beside, lines.first, chosen(below, lines.end, number(0)))
         return row, chosen(beside, following, chosen(below, start, end))
 
     def _tiles(
         self,
         instances: list[Instance],
         rows: tuple[Node, Node],
-        lines: tuple[Node, Node],
+        lines: _Lines,
         following: tuple[Node, Node] | None,
     ) -> None:
         """Some rows of one panel of a slab.
@@ -228,17 +262,17 @@ class Slabs:
         Args:
             instances: The columns.
             rows: The first row, and the end.
-            lines: The first row of the slab, and its end.
+            lines: Those of the slab.
             following: The row and column at which the next panel begins, if it is to be asked for.
         """
-        (top, bottom), (start, end) = rows, lines
+        top, bottom = rows
         emitter = self.emitter
         level = len(emitter.frames) - 1
         whole = self.height // self.tile_rows * self.tile_rows
 
         def tile(count: int, instances: list[Instance]) -> None:
             every = [{**instance, self.row: m} for m in range(count) for instance in instances]
-            before = [emitter.emit(load(self.sums, self.held), one) for one in every]
+            before = self._before(lines, every)
 
             def take(_: Node, carried: list[Node]) -> list[Node]:
                 return [emitter.combine("sum", c, self.body, one) for c, one in zip(carried, every, strict=True)]
@@ -246,9 +280,7 @@ class Slabs:
             def take_all(start: Node, end: Node, carried: list[Node]) -> list[Node]:
                 return emitter.loop(start, end, 1, carried, take, lambda f, c: (self.depth, Binding(f, c)))
 
-            sums = self._ask_between(start, end, following, before, take_all)
-            for total, one in zip(sums, every, strict=True):
-                emitter.store(self.sums, self.held, total, one)
+            self._after(lines, every, self._ask_between(lines, following, before, take_all))
 
         reads = dict.fromkeys(self.reads, Ahead(self.column, self.vectors))
         emitter.ahead.update(reads)
@@ -266,32 +298,63 @@ class Slabs:
         for read in reads:
             del emitter.ahead[read]
 
+    def _before(self, lines: _Lines, every: list[Instance]) -> list[Node]:
+        """What the sums of a tile are before a slab."""
+        emitter = self.emitter
+        if self.part is None and self.is_blocked:
+            zero = expand(const(self.sums[0].dtype, 0), (emitter.bound[self.column].lanes,))
+            return [emitter.put(len(emitter.frames) - 1, zero)] * len(every)
+        held = load(lines.total, self.held)
+        if self.part is not None:  # nothing is there before the first slab of a block
+            held = load(self.part, self.held, lt(self.start, self.first))
+        return [emitter.emit(held, one) for one in every]
+
+    def _after(self, lines: _Lines, every: list[Instance], sums: list[Node]) -> None:
+        """Store what the sums of a tile are after a slab: of a block of the sum that ends there, in its total."""
+        emitter, part = self.emitter, self.part
+
+        def store(pointer: Node, values: list[Node]) -> None:
+            for value, one in zip(values, every, strict=True):
+                emitter.store(pointer, self.held, value, one)
+
+        def join() -> None:
+            before = [emitter.emit(load(lines.total, self.held), one) for one in every]
+            store(lines.total, emitter.joined(before, sums))
+
+        if part is not None:
+            level = len(emitter.frames) - 1
+            emitter.when(emitter.put(level, lt(lines.end, lines.stop)), lambda: store(part, sums))
+            emitter.when(emitter.put(level, eq(lines.end, lines.stop)), join)
+        elif self.is_blocked:
+            join()
+        else:
+            store(lines.total, sums)
+
     def _ask_between(
         self,
-        start: Node,
-        end: Node,
+        lines: _Lines,
         following: tuple[Node, Node] | None,
         sums: list[Node],
         take: Callable[[Node, Node, list[Node]], list[Node]],
     ) -> list[Node]:
-        """What `take` makes of the sums of a tile from start to end, between which the next panel is asked for."""
+        """What `take` makes of the sums of a tile, between whose terms the next panel is asked for."""
         emitter, upcoming = self.emitter, self.upcoming
         if upcoming is None or following is None:
-            return take(start, end, sums)
+            return take(lines.first, lines.end, sums)
         every, count = shares(self.lines, self.tiles)
-        lines = upcoming.along(self.lanes * self.vectors)
+        along = upcoming.along(self.lanes * self.vectors)
         row, column = following
         level = len(emitter.frames) - 1
         tile = emitter.put(level, sub(emitter.bound[self.row].base, emitter.bound[self.top].base))
         tile = emitter.put(level, mul(tile, number(count)))
         tile = emitter.put(level, floor_div(tile, number(self.tile_rows)))
-        row = emitter.put(level, sub(emitter.put(level, add(row, tile)), start))
+        row = emitter.put(level, sub(emitter.put(level, add(row, tile)), lines.first))
 
         def ask(counter: Node) -> None:
             first = emitter.put(len(emitter.frames) - 1, add(row, counter))
-            upcoming.ask(first, range(count), column, lines)
+            upcoming.ask(first, range(count), column, along)
 
-        return emitter.with_beside(every, ask, take)(start, end, sums)
+        return emitter.with_beside(every, ask, take)(lines.first, lines.end, sums)
 
 
 def is_slabbed(loops: Loops, place: Place, row: Node, column: Node) -> bool:

@@ -16,7 +16,8 @@ from intaglio.lower.emit import LINE, Ahead
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNKS, Place
 from intaglio.lower.product import row_range
-from intaglio.lower.sums import SPAN, is_blocked, is_weighted, spans_of
+from intaglio.lower.sums import SPAN, blocks_across
+from intaglio.lower.totals import Totals, levels_of, spans_down
 from intaglio.ops.elementwise import add, minimum
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, load
@@ -57,20 +58,21 @@ class Stream:
         self.body: Final = fold.src[0]
         self.rows: Final = list(fold.src[1:])
         masks = tuple(self.emitter.mask(s) for s in self.body.src)
-        self.blocks: Final = is_blocked(self.kind, self.body) and not is_weighted(
-            self.body, masks, self.emitter.bit(column)
-        )
+        blocks = blocks_across(self.kind, self.body, masks, self.emitter.bit(column))
+        self.apart: Final = SPAN in blocks  # whether the rows that are taken at once are a sum of their own
         self.lanes: Final = loops.emitter.lanes_of(place.value)
         self.ahead: Final = asked_ahead(loops, fold, column, row, column)
         least = min((n.dtype.itemsize for n in self.ahead), default=LINE)
         self.unroll: Final = loops.decide.of("vectors", max(UNROLL, LINE // (self.lanes * least)), (1, 2, 4))
-        count = SPAN if self.blocks else ROWS if row is None else PRODUCT_ROWS
-        others = () if self.blocks else (ROWS // 4, ROWS // 2, 2 * ROWS)
+        count = SPAN if self.apart else ROWS if row is None else PRODUCT_ROWS
+        others = () if self.apart else (ROWS // 4, ROWS // 2, 2 * ROWS)
         self.count: Final = loops.decide.of("rows", count, others)
         self.unit: Final = self.lanes * self.unroll
         most = loops.decide.of("bytes", COLUMNS, (COLUMNS // 2, 2 * COLUMNS, 4 * COLUMNS))
-        levels = self._levels()
-        columns = most // min(levels, 2) // self.height // fold.dtype.itemsize
+        self.spans: Final = spans_down(self.emitter.index, self.rows, blocks, self.count)
+        levels = levels_of(self.spans)
+        near = min(levels, 2) if self.apart else 1  # of a product, the others are seldom asked for
+        columns = most // near // self.height // fold.dtype.itemsize
         self.columns: Final = columns // self.unit * self.unit
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
@@ -119,15 +121,6 @@ class Stream:
         chunks -= chunks % threads if chunks > threads else 0
         return -(-extent // chunks // self.unit) * self.unit
 
-    def _spans(self, place: int) -> list[int]:
-        """How many turns of one of the loops over rows the sums of each level take; the innermost are in registers."""
-        spans = spans_of(self.emitter.index, self.rows[place:]) if self.blocks else []
-        return [span for span in spans if place < len(self.rows) - 1 or span > self.count]
-
-    def _levels(self) -> int:
-        """How many results there are of a column."""
-        return 1 + sum(len(self._spans(place)) for place in range(len(self.rows)))
-
     def _block(self, start: Node, end: Node) -> None:
         """One block: what the fold starts from, all rows, the values that are stored."""
         emitter, place = self.emitter, self.place
@@ -135,56 +128,14 @@ class Stream:
         def finish(instances: list[Instance], _: int) -> None:
             emitter.store_all(place.pointer, place.index, place.value, instances)
 
-        self._begin(start, end, 0)
-        self._nest(start, end, 0, 0)
-        self._across(start, end, finish)
+        def across(body: Body) -> None:
+            self._across(start, end, body)
 
-    def _begin(self, start: Node, end: Node, level: int) -> None:
-        """The results of a level as they are before there is a row."""
-
-        def begin(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                self.emitter.store(self.sums[level], self.index, self.start, instance)
-
-        self._across(start, end, begin)
-
-    def _join(self, start: Node, end: Node, level: int) -> None:
-        """The results of a level taken into those of the one around it."""
-
-        def join(instances: list[Instance], _: int) -> None:
-            for instance in instances:
-                pair = [self.emitter.emit(load(s, self.index), instance) for s in self.sums[level - 1 : level + 1]]
-                (total,) = self.emitter.joined(pair[:1], pair[1:])
-                self.emitter.store(self.sums[level - 1], self.index, total, instance)
-
-        self._across(start, end, join)
-
-    def _nest(self, start: Node, end: Node, place: int, level: int) -> None:
-        """The loops over rows from one of them in, taken into the results of a level."""
-        r = self.rows[place]
-        self._down(start, end, place, level, self._spans(place), number(0), number(self.loops.extent(r)))
-
-    def _down(self, start: Node, end: Node, place: int, level: int, spans: list[int], first: Node, stop: Node) -> None:
-        """Some turns of one of the loops over rows, in blocks of blocks."""
-        emitter, r = self.emitter, self.rows[place]
-        if spans:
-
-            def block(counter: Node, carried: list[Node]) -> list[Node]:
-                self._begin(start, end, level + 1)
-                self._down(start, end, place, level + 1, spans[1:], counter, emitter.end(counter, spans[0], stop))
-                self._join(start, end, level + 1)
-                return carried
-
-            emitter.loop(first, stop, spans[0], (), block)
-        elif r is self.rows[-1]:
+        def take(level: int, first: Node, stop: Node) -> None:
             self._rows(start, end, level, first, stop)
-        else:
 
-            def turn(_: Node, carried: list[Node]) -> list[Node]:
-                self._nest(start, end, place + 1, level)
-                return carried
-
-            emitter.loop(first, stop, 1, (), turn, lambda f, c: (r, Binding(f, c)))
+        Totals(emitter, self.rows, self.spans, self.sums, self.index, self.start, across, take).run()
+        across(finish)
 
     def _across(self, start: Node, end: Node, body: Body) -> None:
         """The columns of a block by vectors, each with all rows of a product."""
@@ -203,20 +154,20 @@ class Stream:
         whole = emitter.put(len(emitter.frames) - 1, minimum(stop, number(extent - left)))
         self._take(start, end, level, first, whole, self.count)
         if left:
-            self._take(start, end, level, whole, stop, left if self.blocks else 1)
+            self._take(start, end, level, whole, stop, left if self.apart else 1)
 
     def _take(self, start: Node, end: Node, level: int, first: Node, stop: Node, count: int) -> None:
-        """Rows taken into the results of a block, `count` at once: in blocks, as a sum of their own."""
+        """Rows taken into the results of a block, `count` at once: maybe as a sum of their own."""
         emitter, row, sums = self.emitter, self.rows[-1], self.sums[level]
         emitter.ahead.update(dict.fromkeys(self.ahead, Ahead(row, count)))
 
         def take(instances: list[Instance], _: int) -> None:
             for instance in instances:
                 before = emitter.emit(load(sums, self.index), instance)
-                total = emitter.zero(before) if self.blocks else before
+                total = emitter.zero(before) if self.apart else before
                 for k in range(count):
                     total = emitter.combine(self.kind, total, self.body, {**instance, row: k})
-                if self.blocks:
+                if self.apart:
                     (total,) = emitter.joined([before], [total])
                 emitter.store(sums, self.index, total, instance)
 

@@ -15,6 +15,7 @@ from intaglio.lower.kernel import lower
 from intaglio.lower.product import PACK
 from intaglio.lower.slabs import COPIED_ROWS, ROWS
 from intaglio.lower.stream import COMPUTED_FEW
+from intaglio.lower.sums import TERMS
 from intaglio.ops.elementwise import add, maximum, mul
 from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Local, const
@@ -75,7 +76,8 @@ def test_slabs_and_threads_change_no_bit(shape: tuple[int, int, int], *, compute
         scratch = run(k, k.write(out, value), level2=level2, threads=threads)
         if slabs:  # if half of the second cache holds the matrix, as few rows as are streamed otherwise are, too
             near = level2 == 1 << 30 or (computed and level2 > b.nbytes)
-            assert scratch == (0 if near else 2 if computed and m > COMPUTED_FEW else 1)
+            least = 0 if near else 2 if computed and m > COMPUTED_FEW else 1
+            assert least <= scratch <= least + (not near and depth > TERMS[0])  # a block of the sum may be one slab
         np.testing.assert_allclose(out, np.maximum(a.astype(np.float64) @ b * scale + c, 0), atol=1e-3)
         results.append(out.tobytes())
     assert len(set(results)) == 1
@@ -106,7 +108,7 @@ def test_products_too_deep_to_copy_columns_are_slabbed_by_blocks_of_rows() -> No
     a, b = numbers((410, depth)), numbers((depth, 300), seed=1)
     out = np.full((410, 300), 99, np.float32)
     k = Operands()
-    assert run(k, k.write(out, product(k, a, b)), level2=1 << 14, threads=2) == 1
+    assert run(k, k.write(out, product(k, a, b)), level2=1 << 14, threads=2) in (2, 3)  # two levels of sums, and slabs
     assert np.array_equal(out, a @ b)
 
 
@@ -124,7 +126,7 @@ def test_products_of_a_batch_are_slabbed() -> None:
     a, b = numbers((3, 5, 700)), numbers((3, 700, 300), seed=1)
     out = np.full((3, 5, 300), 99, np.float32)
     k = Operands()
-    assert run(k, k.write(out, product(k, a, b)), level2=1 << 14, threads=2) == 1
+    assert run(k, k.write(out, product(k, a, b)), level2=1 << 14, threads=2) == 2
     assert np.array_equal(out, a @ b)
 
 
@@ -134,7 +136,7 @@ def test_more_than_one_summed_axis_is_slabbed() -> None:
     k = Operands()
     left = expand(reshape(permute(k.read(a), (1, 0, 2)), (5, 1, 3, 600)), (5, 300, 3, 600))
     right = expand(reshape(permute(k.read(b), (2, 0, 1)), (1, 300, 3, 600)), (5, 300, 3, 600))
-    assert run(k, k.write(out, reduce("sum", mul(left, right), (2, 3))), level2=1 << 14, threads=1) == 1
+    assert run(k, k.write(out, reduce("sum", mul(left, right), (2, 3))), level2=1 << 14, threads=1) == 3
     assert np.array_equal(out, np.einsum("bik,bkn->in", a, b))
 
 

@@ -39,6 +39,7 @@ done:
 }
 """
 TURNS = 500_000
+ROOM = 1 << 20  # bytes of scratch
 SLOW = f"""
 define void @slow(ptr %seen, i64 %begin, i64 %end) {{
 entry:
@@ -51,6 +52,31 @@ loop:
   %more = icmp slt i64 %j, {TURNS}
   br i1 %more, label %loop, label %done
 done:
+  ret void
+}}
+"""
+OWN = f"""
+define void @own(ptr %seen, i64 %begin, i64 %end, ptr %scratch) {{
+entry:
+  %place = getelementptr i64, ptr %seen, i64 %begin
+  %last = getelementptr i64, ptr %scratch, i64 {ROOM // 8 - 1}
+  store volatile i64 %begin, ptr %scratch
+  store volatile i64 %begin, ptr %last
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%j, %loop]
+  %first.now = load volatile i64, ptr %scratch
+  %last.now = load volatile i64, ptr %last
+  %both = add i64 %first.now, %last.now
+  %own = add i64 %begin, %begin
+  %differ = icmp ne i64 %both, %own
+  %wrong = zext i1 %differ to i64
+  %before = atomicrmw add ptr %place, i64 %wrong monotonic
+  %j = add i64 %i, 1
+  %more = icmp slt i64 %j, 20000
+  br i1 %more, label %loop, label %done
+done:
+  %ran = atomicrmw add ptr %place, i64 1 monotonic
   ret void
 }}
 """
@@ -78,7 +104,7 @@ def agrees(pool: Pool, kernel: int, jobs: int, seed: int) -> bool:
 
 def called(work: Callable[[int], None]) -> ctypes._CFunctionType:
     """A kernel that is a Python function of the chunk."""
-    return SIGNATURE(lambda _, begin, end: [work(chunk) for chunk in range(begin, end)] and None)
+    return SIGNATURE(lambda _, begin, end, __: [work(chunk) for chunk in range(begin, end)] and None)
 
 
 def forever(work: Callable[[], None], delay: float) -> None:
@@ -120,6 +146,39 @@ def test_workers_are_woken_before_there_is_a_kernel() -> None:
     pool.rouse(workers + 1)
     assert pool.awake(workers) == [True] * workers or awake(pool, workers, wanted=False)
     assert agrees(pool, kernel, 20, 1)
+
+
+def test_each_thread_has_scratch_of_its_own() -> None:
+    pool = Pool()
+    pool.provide(64)
+    assert agrees(pool, counting(), 20, 0)  # there are workers
+    first = pool.scratch
+    pool.provide(32)
+    assert pool.scratch == first
+    pool.provide(ROOM)
+    kernel = COMPILER.load(OWN, "own")[0]
+    seen = np.zeros(40, np.int64)
+    for _ in range(10):
+        pool.run(COMPILER, kernel, seen.ctypes.data, len(seen), 4)
+    assert seen.tolist() == [10] * len(seen)
+
+
+def test_kernels_need_no_stack_for_scratch() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (Tensor(rng.integers(-8, 8, (600, 600)).astype(np.float32)).realize() for _ in range(2))
+    few = x[:30].clone().realize()
+    expected = [(x @ y).numpy(), (few @ y).numpy(), x.softmax(0).numpy()]  # compiled on this thread's stack
+    found: list[np.ndarray] = []
+    before = threading.stack_size(1 << 18)
+    try:
+        thread = threading.Thread(
+            target=lambda: found.extend([(x @ y).numpy(), (few @ y).numpy(), x.softmax(0).numpy()])
+        )
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_one_thread_and_three_give_the_same_bits() -> None:

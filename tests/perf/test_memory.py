@@ -41,7 +41,7 @@ BESIDE: Final = {  # bytes of buffers between kernels at most, where there are s
     "topk 100 of 1M": 1 << 10,
     "matmul bfloat16 1024³": 1 << 22,  # its factors, rounded
 }
-STACK: Final = 2 << 20  # bytes of scratch of one thread at most: it is on its stack
+SCRATCH: Final = 2 << 20  # bytes of scratch of one thread at most
 PYTHON: Final = 3 << 20  # bytes of Python's objects, and of NumPy's arrays
 
 
@@ -55,7 +55,7 @@ def test_peak_is_inputs_outputs_and_scratch(work: Work) -> None:
     realized(work, inputs)  # planned and compiled: that takes memory of its own
     for kernel in device._kernels.values():
         scratch = [n.op for n in walk((kernel.lowered.linear,)) if isinstance(n.op, Local)]
-        assert sum(each.size * each.of.itemsize for each in scratch) <= STACK
+        assert sum(each.size * each.of.itemsize for each in scratch) <= SCRATCH
     device.allocator.collect()
     GlobalCounters.reset()
     before = GlobalCounters.mem_used
@@ -111,4 +111,4 @@ def test_scores_of_many_keys_are_never_all_there(causal: bool) -> None:
     assert (GlobalCounters.kernel_count, GlobalCounters.peak - before) == (1, out.numel() * 4)
     for kernel in device._kernels.values():
         scratch = [n.op for n in walk((kernel.lowered.linear,)) if isinstance(n.op, Local)]
-        assert sum(each.size * each.of.itemsize for each in scratch) <= STACK
+        assert sum(each.size * each.of.itemsize for each in scratch) <= SCRATCH

@@ -23,7 +23,7 @@ from intaglio.ops.loop import sink, store
 from intaglio.ops.memory import Param, window
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, compiler
+from tests.unit.lower.running import compiler, function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +158,7 @@ def compute(
         run_linear(lowered.linear, slots.tolist(), lowered.chunks)
     else:
         address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
-        SIGNATURE(address)(slots.ctypes.data, 0, lowered.chunks)
+        function(address, lowered.linear)(slots.ctypes.data, 0, lowered.chunks)
     return result
 
 

@@ -20,6 +20,7 @@ from intaglio.ir.levels import Level
 from intaglio.ir.verify import verify
 from intaglio.lower.choice import MODEL, Choice
 from intaglio.lower.kernel import Lowered, lower
+from intaglio.ops.scratch import scratch_of
 from intaglio.render import llvm
 from intaglio.runtime.allocator import Allocator, Order
 from intaglio.runtime.compiler import Compiler, host_target, recall_host
@@ -239,6 +240,7 @@ class Cpu(Device):
         if launches.table is None:
             noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
             rows = [Row(e.address, start, e.lowered.chunks, cost, e.lowered.series) for e, start, cost in noted]
+            pool.provide(max(scratch_of(e.lowered.linear)[1] for e in launches.executables))
             launches.table = Table(_compiler(), rows, launches.waves)
         launches.table.run(slots, threads_now(), first, last)
 

@@ -21,6 +21,7 @@ from intaglio.lower.choice import MODEL, Choice, choice_of
 from intaglio.lower.search import search
 from intaglio.ops.loop import Store
 from intaglio.ops.memory import BufferRef, Load, Param
+from intaglio.ops.scratch import scratch_of
 from intaglio.runtime.apart import Apart, LostError
 from intaglio.runtime.compiler import cache_key
 from intaglio.runtime.trial import Code, Job, Memory
@@ -176,7 +177,7 @@ def _found(kernel: PlannedKernel, device: Cpu, model: Lowered, source: str) -> W
     if sum(m.nbytes for m in job.memory) > LARGEST:
         return None
     until = time.monotonic() + config.beam_seconds
-    trials = Trials(_process, job, Code(source, model.name, model.chunks))
+    trials = Trials(_process, job, Code(source, model.name, model.chunks, scratch_of(model.linear)[1]))
     seconds = trials.begin(LIMIT)
     if seconds is None:
         return None
@@ -191,7 +192,7 @@ def _found(kernel: PlannedKernel, device: Cpu, model: Lowered, source: str) -> W
 
     def measure(code: Lowered) -> float | None:
         left = max(1.0, min(LIMIT, until - time.monotonic()))
-        return trials.ratio(Code(device.source(code), code.name, code.chunks), left)
+        return trials.ratio(Code(device.source(code), code.name, code.chunks, scratch_of(code.linear)[1]), left)
 
     try:
         best, ratio = (

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 64  # of a block at most
 FEWEST: Final = 4  # at least, if there are more
-SCRATCH: Final = 1 << 20  # bytes of what lies between the stores at most: it is on the stack
+SCRATCH: Final = 1 << 20  # bytes of what lies between the stores at most
 UNROLL: Final = 2  # vectors at once of a masked row
 
 

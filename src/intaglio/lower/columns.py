@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from intaglio.lower.emit import Emitter
     from intaglio.lower.loops import Loops
 
-SCRATCH: Final = 1 << 20  # bytes of scratch at most: it is on the stack
+SCRATCH: Final = 1 << 20  # bytes of scratch at most
 HEAVY: Final = 12  # operations from which a value is kept in scratch and not computed again
 
 

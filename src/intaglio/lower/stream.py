@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
 FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
 COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
-TOGETHER: Final = 4  # stores of one kernel at most: the results of each lie in scratch, which lies on the stack
+TOGETHER: Final = 4  # stores of one kernel at most: the results of each lie in scratch
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache

@@ -22,7 +22,7 @@ Wave: TypeAlias = (
 HEAD: Final = 3  # words of a job's head: where all arguments lie, its calls, the numbers of the first of each piece
 CALL: Final = 4  # words of a call: a kernel, the place of its first argument, its first chunk and past the last
 DRIVER: Final = f"""
-define void @run_pieces(ptr %args, i64 %begin, i64 %end) {{
+define void @run_pieces(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{
 entry:
   %base = load ptr, ptr %args
   %calls.at = getelementptr i64, ptr %args, i64 1
@@ -46,7 +46,7 @@ loop:
   %chunk = load i64, ptr %chunk.at
   %stop.at = getelementptr i64, ptr %call, i64 3
   %stop = load i64, ptr %stop.at
-  call void %kernel(ptr %slots, i64 %chunk, i64 %stop)
+  call void %kernel(ptr %slots, i64 %chunk, i64 %stop, ptr %scratch)
   %j = add i64 %i, 1
   %more = icmp slt i64 %j, %last
   br i1 %more, label %loop, label %done
@@ -203,7 +203,7 @@ class Table:
             GlobalCounters.wave_count += schedule.waves
         for pieces in schedule.pieces:
             if pieces == 1:
-                self._drive(head, 0, 1)
+                self._drive(head, 0, 1, pool.scratch)
             else:
                 pool.run(self._compiler, self._address, head, pieces, threads)
             head += 8 * HEAD

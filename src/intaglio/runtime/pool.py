@@ -20,13 +20,17 @@ from typing import TYPE_CHECKING, Final
 from intaglio.runtime.pages import anonymous
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     from intaglio.runtime.compiler import Compiler
 
-SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 WORKERS: Final = 255  # at most
+PAGES: Final = 1 << 16  # bytes of scratch are a multiple of
 LINE: Final = 64  # bytes that processors exchange as one: words of different writers lie so far apart
 INBOX: Final = 3 + WORKERS  # the line in which Python says what to post: a call with arguments takes longer
-HABITS: Final = 4 + WORKERS  # the line that says how to pass and open gates, when to sleep, to leave, how to yield
+HABITS: Final = 4 + WORKERS  # the line that says how to pass and open gates, when to sleep, to leave, how to yield; and
+# where the scratch of the thread is that posts kernels
 WAIT: Final = 500  # looks at the state before a thread that waits for chunks lets another run
 YIELD: Final = 64  # looks after which an idle worker lets another run: it may share a processor with who has the work
 IDLE: Final = 2e-4  # seconds that a worker looks before it sleeps: longer than Python takes between two kernels
@@ -34,13 +38,13 @@ LEAVE: Final = 10.0  # seconds that the end waits for workers, who leave at once
 PAUSE: Final = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
 
 # The state: line 0 counts the chunks that nobody has taken, line 1 those that are done, line 2 holds the kernel
-# (function, arguments, chunks, helpers, job), line 3 + i whether worker i is awake, and its gate. What line 2 says
-# changes only when no chunk is left or being run; whoever has taken a chunk may read it. Line 0 is changed last: that
-# publishes it. Who turns a worker's word from asleep to awake opens its gate once, or is that worker itself, which then
-# has no need to pass it: so a gate is passed as often as it is opened.
+# (function, arguments, chunks, helpers, job), line 3 + i whether worker i is awake, its gate, its scratch. What line 2
+# says changes only when no chunk is left or being run; whoever has taken a chunk may read it. Line 0 is changed last:
+# that publishes it. Who turns a worker's word from asleep to awake opens its gate once, or is that worker itself, which
+# then has no need to pass it: so a gate is passed as often as it is opened.
 NATIVE: Final = f"""
 declare void @llvm.x86.sse2.pause()
-define internal void @take_all(ptr %state) noinline {{
+define internal void @take_all(ptr %state, ptr %scratch) noinline {{
 entry:
   %done = getelementptr i8, ptr %state, i64 {LINE}
   %kernel.at = getelementptr i8, ptr %state, i64 {2 * LINE}
@@ -62,7 +66,7 @@ run:
   %chunks = load i64, ptr %chunks.at, align 8
   %begin = sub i64 %chunks, %left
   %end = add i64 %begin, 1
-  call void %kernel(ptr %slots, i64 %begin, i64 %end)
+  call void %kernel(ptr %slots, i64 %begin, i64 %end, ptr %scratch)
   %before = atomicrmw add ptr %done, i64 1 seq_cst
   br label %look
 none:
@@ -93,7 +97,9 @@ leave:
 }}
 define internal i64 @work(ptr %state, i64 %chunks) {{
 entry:
-  call void @take_all(ptr %state)
+  %scratch.at = getelementptr i8, ptr %state, i64 {HABITS * LINE + 40}
+  %scratch = load ptr, ptr %scratch.at, align 8
+  call void @take_all(ptr %state, ptr %scratch)
   %done = getelementptr i8, ptr %state, i64 {LINE}
   br label %wait
 wait:
@@ -166,6 +172,7 @@ entry:
   %awake = getelementptr i8, ptr %state, i64 %offset
   %gate.at = getelementptr i8, ptr %awake, i64 8
   %gate = load ptr, ptr %gate.at, align 8
+  %scratch.at = getelementptr i8, ptr %awake, i64 16
   %habits = getelementptr i8, ptr %state, i64 {HABITS * LINE}
   %pass = load ptr, ptr %habits, align 8
   %idle.at = getelementptr i64, ptr %habits, i64 2
@@ -192,7 +199,8 @@ ask:
   %wanted = icmp slt i64 %worker, %helpers
   br i1 %wanted, label %run, label %idle
 run:
-  call void @take_all(ptr %state)
+  %scratch = load ptr, ptr %scratch.at, align 8
+  call void @take_all(ptr %state, ptr %scratch)
   br label %look
 idle:
   {PAUSE}
@@ -241,7 +249,7 @@ class _Native:
     def __init__(self, compiler: Compiler) -> None:
         pointer, word = ctypes.c_void_p, ctypes.c_int64
         out = (word * 4)()
-        SIGNATURE(compiler.load(NATIVE, "pool")[0])(ctypes.addressof(out), 0, 0)
+        SIGNATURE(compiler.load(NATIVE, "pool")[0])(ctypes.addressof(out), 0, 0, None)
         self.start: Final = ctypes.CFUNCTYPE(word, pointer)(out[0])
         self.work: Final = ctypes.CFUNCTYPE(word, pointer, word)(out[1])
         self.serve: Final = ctypes.CFUNCTYPE(None, pointer, word)(out[2])
@@ -298,6 +306,9 @@ class Pool:
     """Worker threads, started at the first kernel that needs them. A child after fork starts its own."""
 
     def __init__(self) -> None:
+        self._room: int = 0  # bytes of scratch that each thread has
+        self._own: mmap | None = None  # that of the threads that post kernels, one at a time
+        self.scratch: int = 0  # its address
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
         atexit.register(self._close)
@@ -310,6 +321,8 @@ class Pool:
         self._habits: memoryview[int] = self._words[HABITS * LINE // 8 :]
         self._habits[0], self._habits[1] = _locks()
         self._habits[4] = _yield()
+        self._habits[5] = self.scratch  # a child has a copy
+        self._others: list[mmap] = []  # the scratch of workers
         self._native: _Native | None = None  # once there are workers
         self._workers: int = 0
         self._inside: set[int] = set()  # workers that are in native code, or about to be
@@ -320,7 +333,7 @@ class Pool:
         """Run a kernel's chunks on up to `threads` threads with this one; alone, where another kernel is being run."""
         helpers = (threads if threads < chunks else chunks) - 1
         if helpers < 1 or not self._busy.acquire(False):
-            SIGNATURE(kernel)(slots, 0, chunks)
+            SIGNATURE(kernel)(slots, 0, chunks, self.scratch)
             return
         try:
             native = _native(compiler)
@@ -329,6 +342,23 @@ class Pool:
             self._share(native, kernel, slots, chunks, helpers)
         finally:
             self._busy.release()
+
+    def provide(self, nbytes: int) -> None:
+        """Have scratch of so many bytes for each thread from now on, while no kernel runs.
+
+        Kernels that need scratch run one at a time: all threads that post kernels have one.
+        """
+        if nbytes <= self._room:
+            return
+        self._room = -(-nbytes // PAGES) * PAGES
+        self._own, self.scratch = anonymous(self._room)
+        self._habits[5] = self.scratch
+        self._others = [self._scratch_of(worker) for worker in range(self._workers)]
+
+    def _scratch_of(self, worker: int) -> mmap:
+        """New scratch for a worker."""
+        pages, self._words[(3 + worker) * LINE // 8 + 2] = anonymous(max(self._room, PAGES))
+        return pages
 
     def rouse(self, threads: int) -> None:
         """Wake workers for a kernel of so many threads that comes soon: one that sleeps takes as long to wake."""
@@ -366,6 +396,7 @@ class Pool:
         try:
             while self._workers < helpers:
                 self._words[(3 + self._workers) * LINE // 8 + 1] = _gate()
+                self._others.append(self._scratch_of(self._workers))
                 arguments = native, self._state, self._workers, self._inside
                 threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True).start()
                 self._workers += 1

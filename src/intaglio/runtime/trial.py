@@ -62,11 +62,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A kernel as source text, with the name of its function and in how many chunks it runs."""
+    """A kernel as source text, with the name of its function, in how many chunks it runs, and its bytes of scratch."""
 
     source: str
     symbol: str
     chunks: int
+    scratch: int = 0
 
 
 class Bench:
@@ -112,6 +113,7 @@ class Bench:
 
     def _load(self, code: Code) -> tuple[int, int]:
         """The address of a kernel, and its chunks."""
+        pool.provide(code.scratch)
         address, _ = self._compiler.load(code.source, code.symbol)
         return address, code.chunks
 
@@ -128,7 +130,7 @@ class Bench:
         if chunks > 1 and self.job.threads > 1:
             pool.run(self._compiler, address, at, chunks, self.job.threads)
         else:
-            SIGNATURE(address)(at, 0, chunks)
+            SIGNATURE(address)(at, 0, chunks, pool.scratch)
 
     def _sample(self, kernel: tuple[int, int], repeats: int) -> float:
         """The seconds of one run."""

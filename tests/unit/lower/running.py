@@ -17,15 +17,17 @@ from intaglio.ir.view import View
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.ops.loop import Loop, sink, store
 from intaglio.ops.memory import Param, window
+from intaglio.ops.scratch import scratch_of
 from intaglio.render import llvm
 from intaglio.runtime.compiler import Compiler, host_target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from intaglio.core.target import Target
 
-SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+LINE = 64
 TYPES: dict[str, DType] = {
     "float32": dtypes.float32,
     "float64": dtypes.float64,
@@ -67,6 +69,17 @@ def compiler() -> Compiler:
     return Compiler(lambda: None)
 
 
+def function(address: int, linear: Node) -> Callable[[int, int, int], None]:
+    """A compiled kernel, with scratch of its own, as a function of its arguments and chunks."""
+    kernel = SIGNATURE(address)
+    scratch = np.full(scratch_of(linear)[1] + LINE, 0xA5, np.uint8)
+
+    def called(slots: int, begin: int, end: int) -> None:
+        kernel(slots, begin, end, -(-scratch.ctypes.data // LINE) * LINE)
+
+    return called
+
+
 def run(
     operands: Operands, *statements: Node, threads: int = 1, interpret: bool = False, target: Target | None = None
 ) -> Lowered:
@@ -82,7 +95,7 @@ def run(
         run_linear(lowered.linear, list(slots), lowered.chunks)
         return lowered
     address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
-    kernel = SIGNATURE(address)
+    kernel = function(address, lowered.linear)
     for chunk in reversed(range(lowered.chunks)):
         kernel(slots.buffer_info()[0], chunk, chunk + 1)
     return lowered

@@ -20,7 +20,7 @@ from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce, scan
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler
+from tests.unit.lower.running import Operands, compiler, function
 
 if TYPE_CHECKING:
     import random
@@ -114,7 +114,7 @@ def bits(k: Operands, lowered: Lowered, out: np.ndarray) -> bytes:
     address, _ = compiler().load(llvm.render(lowered.linear, TARGET), lowered.name)
     slots = array("Q", (x.ctypes.data for x in k.arrays))
     for chunk in reversed(range(lowered.chunks)):
-        SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+        function(address, lowered.linear)(slots.buffer_info()[0], chunk, chunk + 1)
     return out.tobytes()
 
 

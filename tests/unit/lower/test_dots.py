@@ -18,7 +18,7 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import reduce
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers, run
+from tests.unit.lower.running import Operands, compiler, function, numbers, run
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 9, 15])
@@ -51,7 +51,7 @@ def test_threads_change_no_bit(rows: int) -> None:
         address, _ = compiler().load(llvm.render(lowered.linear, host_target(threads)), lowered.name)
         slots = array("Q", (x.ctypes.data for x in k.arrays))
         for chunk in reversed(range(lowered.chunks)):
-            SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+            function(address, lowered.linear)(slots.buffer_info()[0], chunk, chunk + 1)
         np.testing.assert_allclose(out, a.astype(np.float64) @ b.T, atol=1e-4)
         results.append(out.tobytes())
     assert len(set(results)) == 1

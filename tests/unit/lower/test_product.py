@@ -19,7 +19,7 @@ from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_caches, host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers, run
+from tests.unit.lower.running import Operands, compiler, function, numbers, run
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -97,7 +97,7 @@ def test_caches_and_threads_change_no_bit(m: int, n: int, depth: int) -> None:
         address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
         slots = array("Q", (x.ctypes.data for x in k.arrays))
         for chunk in reversed(range(lowered.chunks)):
-            SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+            function(address, lowered.linear)(slots.buffer_info()[0], chunk, chunk + 1)
         np.testing.assert_allclose(out, a.astype(np.float64) @ b, atol=1e-4)
         results.append(out.tobytes())
     assert len(set(results)) == 1

@@ -26,7 +26,7 @@ from intaglio.ops.movement import expand, flip, pad, permute, reshape, shrink
 from intaglio.ops.reduce import reduce, scan
 from intaglio.render import c, llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, compiler
+from tests.unit.lower.running import compiler, function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ def call(
         return
     target = host_target(1)
     address, _ = compiler().load(llvm.render(lowered.linear, target), lowered.name)
-    SIGNATURE(address)(slots.buffer_info()[0], 0, lowered.chunks)
+    function(address, lowered.linear)(slots.buffer_info()[0], 0, lowered.chunks)
 
 
 def sized(build: Builder) -> Lowered:

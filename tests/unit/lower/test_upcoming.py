@@ -23,7 +23,7 @@ from intaglio.ops.loop import PREFETCH, Linear, Prefetch, Range, sink, store
 from intaglio.ops.memory import Local, Param, const, load
 from intaglio.render import c, llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers
+from tests.unit.lower.running import Operands, compiler, function, numbers
 from tests.unit.lower.test_slabs import product
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def asked(lowered: Lowered, k: Operands, size: int, target: Target) -> np.ndarra
     marked = make(Linear(lowered.name), *code)
     address, _ = compiler().load(llvm.render(marked, target), lowered.name)
     slots = array("Q", (a.ctypes.data for a in (*k.arrays, marks)))
-    SIGNATURE(address)(slots.buffer_info()[0], 0, lowered.chunks)
+    function(address, lowered.linear)(slots.buffer_info()[0], 0, lowered.chunks)
     return marks != 0
 
 
@@ -131,6 +131,6 @@ def test_what_asks_is_a_hint_in_each_form() -> None:
     assert out[0] == 2
     out[0] = 0
     address, _ = compiler().load(llvm.render(code, host_target(1)), "hint")
-    SIGNATURE(address)(slots.buffer_info()[0], 0, 1)
+    function(address, code)(slots.buffer_info()[0], 0, 1)
     assert out[0] == 2
     assert "__builtin_prefetch(&data0[1099511627776LL]);" in c.render(code)

@@ -22,7 +22,7 @@ from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import Dot, reduce
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_features, host_target
-from tests.unit.lower.running import SIGNATURE, compiler
+from tests.unit.lower.running import compiler, function
 
 if TYPE_CHECKING:
     from intaglio.core.target import Target
@@ -87,7 +87,7 @@ def test_words_and_plain_code_agree(pair: tuple[str, str], shape: tuple[int, int
         if having.features <= host_features() and host_target(1).vector_bytes == 64:
             address, _ = compiler().load(llvm.render(lowered.linear, having), lowered.name)
             for chunk in range(lowered.chunks):
-                SIGNATURE(address)(slots.buffer_info()[0], chunk, chunk + 1)
+                function(address, lowered.linear)(slots.buffer_info()[0], chunk, chunk + 1)
         else:
             run_linear(lowered.linear, list(slots), lowered.chunks)
         if left.is_float:

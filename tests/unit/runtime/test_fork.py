@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from intaglio import Tensor
+from intaglio import Context, Tensor
 from intaglio.engine import realize
 from intaglio.engine.devices import device_of
 from intaglio.runtime import compiler
@@ -43,6 +43,15 @@ def test_a_childs_writes_and_kernels_are_its_own() -> None:
     assert t[0].item() == 0
     assert (t * 2.25 + 11)[4].item() == 20.0
     assert ((t - 3) * (t + 5))[5].item() == 20.0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_has_scratch_of_its_own() -> None:
+    x = Tensor(np.arange(360_000, dtype=np.float32).reshape(600, 600) % 7).realize()
+    with Context(threads=3):
+        expected = (x @ x).numpy()
+        assert in_child(lambda: np.array_equal((x @ x).numpy(), expected))
+        assert np.array_equal((x @ x).numpy(), expected)
 
 
 def alone(work: Callable[[], bool]) -> bool:

@@ -30,7 +30,7 @@ class Noted:
         self.slots = array("Q", range(len(chunks)))
         self._lock = threading.Lock()
 
-    def _note(self, slots: int, begin: int, end: int) -> None:
+    def _note(self, slots: int, begin: int, end: int, _: int) -> None:
         number = ctypes.c_uint64.from_address(slots).value
         with self._lock:
             self.events.append((number, begin, end))

@@ -13,6 +13,7 @@ from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Load
 from intaglio.ops.movement import Expand
 from intaglio.ops.reduce import COMBINES, Across, Dot
+from intaglio.ops.scratch import LINE, scratch_of
 from intaglio.render.llvm.arithmetic import Arithmetic
 from intaglio.render.llvm.memory import Memory
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def render(linear: Node, target: Target) -> str:
-    """The LLVM IR of one kernel: `void name(ptr args, i64 begin, i64 end)`."""
+    """The LLVM IR of one kernel: `void name(ptr args, i64 begin, i64 end, ptr scratch)`."""
     return _Kernel(target).kernel(linear)
 
 
@@ -41,6 +42,7 @@ class _Kernel(Arithmetic, Memory):
         assert isinstance(linear.op, Linear)
         name, series = linear.op.kernel_name, linear.op.series
         self.block = "launch" if series else "entry"
+        self.places.update(scratch_of(linear)[0])
         if _writes_past(self.target):
             self.past.update(linear.op.past)
         for past, run in itertools.groupby(linear.src, self.goes_past):
@@ -54,8 +56,9 @@ class _Kernel(Arithmetic, Memory):
         once = [*self.entry, *self.lines]
         body = "\n".join([*self.scratch, *(self.each_launch(once, series) if series else once)])
         facts = (f"{name} = {text}" for name, text in self.metadata.items())
-        given = "ptr %all" if series else "ptr %args"
-        head = "\n".join([*self.declared.values(), *facts, f"define void @{name}({given}, i64 %begin, i64 %end) {{"])
+        arguments = "ptr %all" if series else "ptr %args"
+        given = f"{arguments}, i64 %begin, i64 %end, ptr noalias align {LINE} %scratch"
+        head = "\n".join([*self.declared.values(), *facts, f"define void @{name}({given}) {{"])
         return f"{head}\nentry:\n{body}\n  ret void\n}}\n"
 
     def each_launch(self, body: list[str], words: int) -> list[str]:

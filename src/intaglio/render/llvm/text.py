@@ -44,6 +44,7 @@ class Text:
         self.scopes: Final[list[list[tuple[Node | tuple[Node, int], str | None]]]] = []
         self.count: int = 0
         self.pointers: Final[dict[Node, str]] = {}
+        self.places: Final[dict[Node, int]] = {}  # of what lies in the thread's scratch
         self.carries: Final[dict[Node, list[str]]] = {}  # of a Loop, EndLoop or EndIf, the names of its values
 
     def type(self, dtype: DType, shape: tuple[int, ...] = ()) -> str:
@@ -164,6 +165,9 @@ class Text:
                     found = self.given(f"%q{slot}", "%args", slot)
                 case NextParam(slot=slot):
                     found = self.given(f"%next{slot}", "%ahead", slot)
+                case Local(uid=uid) if node in self.places:
+                    found = f"%local{uid}"
+                    self.entry.append(f"  {found} = getelementptr i8, ptr %scratch, i64 {self.places[node]}")
                 case Local(uid=uid, of=of, size=size):
                     found = f"%local{uid}"
                     self.scratch.append(f"  {found} = alloca {self.memory(of)}, i64 {size}, align 64")

@@ -364,3 +364,19 @@ def test_the_interpreter_ends_while_workers_are_awake() -> None:
     )
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+
+
+def test_the_interpreter_ends_while_a_worker_gets_no_processor() -> None:
+    program = (
+        "from intaglio import Context, Tensor\n"
+        "from intaglio.runtime import pool\n"
+        "with Context(threads=3):\n"
+        "    x = Tensor.ones(1 << 20).realize()\n"
+        "    (x * 2 + 1).realize()\n"
+        "    pool.LEAVE = 0.0\n"
+        "    pool.pool._habits[2] = 1 << 40  # as if it were kept in native code\n"
+        "    (x * 3 + 1).realize()\n"
+        "    assert any(pool.pool.awake(2))\n"
+    )
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

@@ -12,7 +12,7 @@ import sys
 from functools import cache
 from typing import Final
 
-from intaglio.runtime.pages import anonymous
+from intaglio.runtime.pages import lasting
 
 ARENA: Final = 1 << 22
 PAGE: Final = mmap.PAGESIZE
@@ -31,7 +31,7 @@ class _Arena:
     def __init__(self, size: int) -> None:
         self.pages: Final[mmap.mmap]
         self.base: Final[int]
-        self.pages, self.base = anonymous(size)
+        self.pages, self.base = lasting(size)
         self.size: Final = size
         self.used: int = 0
 

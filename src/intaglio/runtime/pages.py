@@ -17,6 +17,13 @@ def anonymous(size: int) -> tuple[mmap.mmap, int]:
     return pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
 
+def lasting(size: int) -> tuple[mmap.mmap, int]:
+    """As anonymous, there until the process ends: the interpreter goes before threads that run in native code do."""
+    pages, address = anonymous(size)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(pages))
+    return pages, address
+
+
 def enlarge(pages: mmap.mmap) -> None:
     """Ask for huge pages, where the system has them."""
     advice = getattr(mmap, "MADV_HUGEPAGE", None)

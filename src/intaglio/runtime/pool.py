@@ -17,7 +17,7 @@ import time
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from intaglio.runtime.pages import anonymous
+from intaglio.runtime.pages import anonymous, lasting
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -315,7 +315,7 @@ class Pool:
 
     def _reset(self) -> None:
         """No workers (a parent's are not here), and a state that none knows of."""
-        self._pages, self._state = anonymous((HABITS + 1) * LINE)
+        self._pages, self._state = lasting((HABITS + 1) * LINE)
         self._words: memoryview[int] = memoryview(self._pages).cast("q")
         self._inbox: memoryview[int] = self._words[INBOX * LINE // 8 :]
         self._habits: memoryview[int] = self._words[HABITS * LINE // 8 :]
@@ -411,7 +411,7 @@ class Pool:
         inside.discard(worker)
 
     def _close(self) -> None:
-        """Let no worker be in native code when the interpreter ends and its pages go."""
+        """Let no worker be in native code when the interpreter ends; one without a processor finds its pages still."""
         self._busy.acquire(timeout=LEAVE)  # kept: what is run from now on is run alone
         self._habits[3] = 1
         if self._native is not None and self._workers:

@@ -106,14 +106,14 @@ def test_a_new_input_of_the_same_form_is_not_planned() -> None:
 @pytest.mark.parametrize(
     ("work", "most"),
     [
-        (lambda x, y: x * y, 68),
-        (lambda x, y: x * 2, 68),
-        (lambda x, y: x @ y, 60),
+        (lambda x, y: x * y, 65),
+        (lambda x, y: x * 2, 66),
+        (lambda x, y: x @ y, 57),
         (lambda x, y: x.reshape(4, 16).transpose(0, 1), 48),
         (lambda x, y: x[..., 1:3], 67),
-        (lambda x, y: x.layer_norm(8), 75),
-        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 99),
-        (lambda x, y: (x + 1).sum().item(), 505),
+        (lambda x, y: x.layer_norm(8), 73),
+        (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 94),
+        (lambda x, y: (x + 1).sum().item(), 513),
     ],
     ids=["product of elements", "by a number", "matrix product", "two views", "slice", "norm", "attention", "a flush"],
 )
@@ -156,7 +156,7 @@ def mixed(xs: list[Tensor], ys: list[Tensor]) -> list[Tensor]:
     return [found[0].realize(*found[1:]), *found[1:]]
 
 
-@pytest.mark.parametrize(("work", "most"), [(products, 119), (sums, 131), (mixed, 130)])
+@pytest.mark.parametrize(("work", "most"), [(products, 117), (sums, 131), (mixed, 130)])
 def test_lines_of_one_among_many(work: Callable[[list[Tensor], list[Tensor]], object], most: int) -> None:
     xs, ys = matrices(120), matrices(120)
     few, many = lines(lambda: work(xs[:20], ys[:20])), lines(lambda: work(xs, ys))
@@ -192,4 +192,4 @@ def test_layers_of_a_model_are_few_nodes_and_one_walk() -> None:
     y.realize()
     assert (GlobalCounters.plan_count, GlobalCounters.compile_count, GlobalCounters.launch_count) == (0, 0, 1)
     few, many = lines(lambda: model(2).realize()), lines(lambda: model(12).realize())
-    assert (many - few) / 10 <= 2010
+    assert (many - few) / 10 <= 1990

@@ -187,11 +187,9 @@ class TensorBase(ScalarHandle):
 
     def _value(self) -> Node:
         """The value as of now, as a node."""
-        node = self._node
-        if node is not None:
+        if (node := self._node) is not None:
             return node
-        glance = self._glance
-        if glance is not None and (node := glance.node) is not None:
+        if (glance := self._glance) is not None and (node := glance.node) is not None:
             return node
         return self._look()
 

@@ -22,7 +22,7 @@ from intaglio.ops.loop import PREFETCH, Chunk, Linear, Prefetch, sink, store
 from intaglio.ops.memory import NextParam, Param, const, load
 from intaglio.render import c, llvm
 from intaglio.runtime.compiler import host_target
-from tests.unit.lower.running import SIGNATURE, Operands, compiler, numbers
+from tests.unit.lower.running import Operands, compiler, function, numbers
 from tests.unit.lower.test_slabs import product
 
 ELEMENTS = LINE // 4
@@ -66,7 +66,7 @@ def test_launches_in_a_series_are_chunks_of_one_call(m: int, depth: int, n: int)
     slots = words(given, k, given[0])
     address, _ = compiler().load(llvm.render(lowered.linear, host_target(1)), lowered.name)
     for begin, end in ((3, 4), (0, 3)):
-        SIGNATURE(address)(slots.buffer_info()[0], begin, end)
+        function(address, lowered.linear)(slots.buffer_info()[0], begin, end)
     assert [np.array_equal(out, a @ b) for a, b, out in given] == [True] * 4 + [False]
     for _, _, out in given:
         out[:] = 0
@@ -91,9 +91,10 @@ def test_all_that_the_next_launch_works_on_is_asked_for_by_whole_tiles(m: int, d
         for n in lowered.linear.src
     ]
     assert not any(isinstance(n.op, Prefetch) for n in code)
-    address, _ = compiler().load(llvm.render(make(Linear(lowered.name), *code), target), lowered.name)
+    marking = make(Linear(lowered.name), *code)
+    address, _ = compiler().load(llvm.render(marking, target), lowered.name)
     slots = array("Q", (each.ctypes.data for each in (*k.arrays, *marks)))
-    SIGNATURE(address)(slots.buffer_info()[0], 0, 1)
+    function(address, marking)(slots.buffer_info()[0], 0, 1)
     for own, found in zip(k.arrays, marks, strict=True):
         asked = lines_of(found[: own.size].reshape(own.shape))
         assert asked[: depth if own is given[1] else m - m % rows].all()
@@ -122,7 +123,7 @@ def test_the_next_launch_is_known_by_its_arguments() -> None:
     cells = np.arange(8, dtype=np.float32)
     slots = array("Q", [cells.ctypes.data + 4 * j for j in (1, 0, 0, 2, 2, 3)])  # each reads what the last one wrote
     address, _ = compiler().load(llvm.render(code, host_target(1)), "twice")
-    SIGNATURE(address)(slots.buffer_info()[0], 0, 3)
+    function(address, code)(slots.buffer_info()[0], 0, 3)
     assert cells.tolist() == [2, 1, 4, 8, 4, 5, 6, 7]
     cells[:] = np.arange(8)
     run_linear(code, list(slots), 3)

@@ -109,7 +109,7 @@ class _Schedule:
                 self.waves += self.pieces[-1] > 1
                 number += count - 1
             elif row.chunks > 1 and threads > 1:
-                self._job(_chunks(row))
+                self._job(_chunks(row, threads))
             elif self.pieces and self.pieces[-1] == 1:
                 _add(self._calls, row)
                 self._bounds[-1] = len(self._calls) // CALL
@@ -142,9 +142,14 @@ def _add(calls: list[int] | array[int], row: Row) -> None:
     calls.extend(_whole(row))
 
 
-def _chunks(row: Row) -> list[list[int]]:
-    """A kernel, chunk by chunk."""
-    return [[row.address, row.start, k, k + 1] for k in range(row.chunks)]
+def _chunks(row: Row, threads: int) -> list[list[int]]:
+    """A kernel, chunk by chunk: in such an order that each of the threads that take turns goes through neighbours.
+
+    They read memory faster, by some hundredths, where it is far from what the others read.
+    """
+    each = -(-row.chunks // threads)
+    order = (k for turn in range(each) for k in range(turn, row.chunks, each))
+    return [[row.address, row.start, k, k + 1] for k in order]
 
 
 def _shared(chains: Sequence[Sequence[Row]], threads: int) -> list[list[int]]:
@@ -160,7 +165,7 @@ def _shared(chains: Sequence[Sequence[Row]], threads: int) -> list[list[int]]:
     room = 0  # what the last piece may still take
     for cost, chain in sorted(zip(costs, chains, strict=True), key=lambda found: -found[0]):
         if len(chain) == 1 and chain[0].chunks > 1 and threads * cost > rest:
-            pieces += _chunks(chain[0])
+            pieces += _chunks(chain[0], threads)
             room = 0
         else:
             if room <= 0:

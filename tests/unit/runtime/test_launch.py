@@ -12,7 +12,13 @@ import pytest
 
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime.compiler import Compiler
-from intaglio.runtime.launch import PIECE, SHARES, Row, Table
+from intaglio.runtime.launch import (
+    PIECE,
+    SHARES,
+    Row,
+    Table,
+    _chunks,  # pyright: ignore[reportPrivateUsage] -- which thread takes which chunk is left to chance
+)
 from intaglio.runtime.pool import SIGNATURE
 
 COMPILER = Compiler(lambda: None)
@@ -72,6 +78,17 @@ def test_each_chunk_runs_once_and_waves_end_before_what_follows(seed: int) -> No
         place = {number: k for k, (number, _, _) in enumerate(events)}
         for chain in [chain for wave in waves for chain in wave]:
             assert chain == sorted(chain, key=place.__getitem__)
+
+
+@pytest.mark.parametrize(("count", "threads"), [(64, 2), (7, 2), (7, 3), (1, 4), (3, 4)])
+def test_threads_that_take_turns_go_through_neighbours(count: int, threads: int) -> None:
+    order = [begin for _, _, begin, _ in _chunks(Row(0, 0, count, PIECE), threads)]
+    assert sorted(order) == [*range(count)]
+    each = -(-count // threads)
+    turns = max(0, count - (threads - 1) * each)  # in which the last thread has one, too
+    for thread in range(threads):
+        own = order[: turns * threads][thread::threads]
+        assert all(b == a + 1 for a, b in pairwise(own)), own
 
 
 def test_one_thread_makes_one_call_for_each_kernel_in_order() -> None:

@@ -266,7 +266,7 @@ class _Materialize:
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
                 chosen.add(node)
         choose_folded(order, chosen, self._fixed(root), is_dot)
-        users = Counter(s for n in order for s in {*n.src})
+        users: Counter[Node] | None = None  # counted once a reduction is deep: few are
         for node in order:
             if node in self.done:
                 costs.read(node)
@@ -278,6 +278,7 @@ class _Materialize:
             match node.op:
                 case Reduce():
                     if inner > DEEPEST:
+                        users = users or Counter(s for n in order for s in {*n.src})
                         inner = self._cut_below(node, users, chosen, costs)
                     pieces = pieces_of(node) if node.size <= FEW else []
                     chosen.update(pieces)

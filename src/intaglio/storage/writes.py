@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from intaglio.ir.view import View
+from intaglio.ir.view import View, view_from
 from intaglio.storage.columns import integers
 
 if TYPE_CHECKING:
@@ -49,13 +49,7 @@ class Kind:
 
 def bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
     """The first and past-the-last byte of a region, relative to its offset."""
-    low, high = 0, dtype.itemsize
-    for extent, stride in zip(shape, strides, strict=True):
-        if stride < 0:
-            low += (extent - 1) * stride
-        else:
-            high += (extent - 1) * stride
-    return low, high
+    return view_from((dtype, shape, strides, 0)).byte_bounds()
 
 
 def offsets_of(dtype: DType, places: Collection[int]) -> Integers:

@@ -35,7 +35,7 @@ from intaglio.ops.elementwise import (
     sub,
     where,
 )
-from intaglio.ops.loop import END_IF, END_LOOP, STORE, Carried, If, Loop, Prefetch, Range, Shuffle
+from intaglio.ops.loop import END_IF, END_LOOP, PREFETCH, STORE, Carried, If, Loop, Range, Shuffle
 from intaglio.ops.loop import Final as FinalValue
 from intaglio.ops.memory import Arg, Const, Load, Local, Param, const, iota, load
 from intaglio.ops.movement import expand
@@ -74,14 +74,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What a load asks for: so many instances further along a range, or (no range) elements further in memory.
-
-    `once`: nobody reads that again.
-    """
+    """What a load asks for: so many instances further along a range, or (no range) elements further in memory."""
 
     along: Node | None
     further: int
-    once: bool = False
 
 
 class Emitter:
@@ -475,7 +471,7 @@ class Emitter:
             else:
                 instance = {**instance, ahead.along: instance.get(ahead.along, 0) + ahead.further}
             index, _ = self.address(place, instance)
-            self.frames[level].code.append(make(Prefetch(ahead.once), pointer, index))
+            self.frames[level].code.append(make(PREFETCH, pointer, index))
 
     def stride(self, place: Node, v: Node | None) -> int:
         """How far an index steps along a range, evenly; 0 if it does not, or not evenly."""

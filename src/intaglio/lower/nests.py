@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, toposort, walk
-from intaglio.lower.ahead import Once
+from intaglio.lower.ahead import asked_along
 from intaglio.lower.columns import Kept, rows_below
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.kept import keep_rows
@@ -192,8 +192,11 @@ class Nests:
             around = [r for r in outer if r is not turned]
             Tiles(loops, places, v, turned, lanes, block).run(around, work if split else 0)
         else:
-            once = Once(loops, places, outer) if v is None and split and outer else None
-            self._chunks(outer, inner, work, once, split=split and not self._folds_beside(places, first))
+            ahead = asked_along(loops, places, outer) if v is None and split and outer else {}
+            self.emitter.ahead.update(ahead)
+            self._chunks(outer, inner, work, split=split and not self._folds_beside(places, first))
+            for load in ahead:
+                del self.emitter.ahead[load]
 
     def _columns(self, places: list[Place], outer: list[Node], v: Node, rows: list[Node], *, split: bool) -> None:
         """The loops of stores that also reduce down columns: some of those at a time, and inside them the rows."""
@@ -237,12 +240,11 @@ class Nests:
         else:
             self.loops.nest(outer, inner.run, begin, end)
 
-    def _chunks(self, outer: list[Node], inner: _Inner, work: int, once: Once | None = None, *, split: bool) -> None:
+    def _chunks(self, outer: list[Node], inner: _Inner, work: int, *, split: bool) -> None:
         """The loops, the outermost in chunks of equal length where threads may share them."""
         first = outer[0] if outer else inner.v
-        around = once.nest if once else functools.partial(self.loops.nest, outer)
         if first is None or not split or work < 2 * CHUNK or self.emitter.target.threads == 1:
-            around(inner.run)
+            self.loops.nest(outer, inner.run)
             return
         extent = self.loops.extent(first)
         lanes, unroll = (inner.lanes, inner.unroll) if first is inner.v else (1, 1)
@@ -252,7 +254,7 @@ class Nests:
         if first is inner.v:
             self.loops.vectors_between(first, begin, end, lanes, unroll, inner.store)
         else:
-            around(inner.run, begin, end)
+            self.loops.nest(outer, inner.run, begin, end)
 
     def _folds_beside(self, places: list[Place], first: Node | None) -> bool:
         """Whether a fold does not depend on the outermost range: each chunk would compute it again."""

@@ -106,11 +106,9 @@ class Store(Statement):
 class Prefetch(Statement):
     """A wish that a line of memory come nearer, as it is soon read. LINEAR level: src (pointer, index).
 
-    No value depends on it, and the index may lie outside of the buffer. `once`: nobody reads it again, so that no cache
-    need keep it in place of something else.
+    No value depends on it, and the index may lie outside of the buffer.
     """
 
-    once: bool = False
     name: ClassVar[str] = "prefetch"
 
 

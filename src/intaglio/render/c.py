@@ -241,9 +241,8 @@ class _Writer:
                 pass
             case Prefetch() if isinstance(node.src[0].op, NextParam):
                 pass  # the text is that of one launch
-            case Prefetch(once=once):
-                place = f"&{self.pointer(node.src[0])}[{self.bare(node.src[1])}]"
-                self.say(f"__builtin_prefetch({place}{', 0, 0' if once else ''});")
+            case Prefetch():
+                self.say(f"__builtin_prefetch(&{self.pointer(node.src[0])}[{self.bare(node.src[1])}]);")
             case Elementwise():
                 self.define(node, self.elementwise(node))
             case _:

@@ -93,8 +93,8 @@ class _Kernel(Arithmetic, Memory):
                 self.define(node, self.load(node))
             case Store():
                 self.store(node)
-            case Prefetch(once=once):
-                self.prefetch(node, once=once)
+            case Prefetch():
+                self.prefetch(node)
             case Chunk():
                 self.leaf(node)
             case Across(kind=kind):

@@ -82,12 +82,9 @@ class Memory(Text):
             return self.fresh(f"icmp ne {kind} {raw}, {zero}")
         return raw
 
-    def prefetch(self, node: Node, *, once: bool) -> None:
-        """A line of memory into the second cache: the first one may have to hold other things until it is read.
-
-        What is read once goes into the first one alone.
-        """
-        place = ("ptr", self.address(*node.src)), *(("i32", word) for word in ("0", "0" if once else "2", "1"))
+    def prefetch(self, node: Node) -> None:
+        """A line of memory into the second cache: the first one may have to hold other things until it is read."""
+        place = ("ptr", self.address(*node.src)), *(("i32", word) for word in "021")
         self.lines.append("  " + self.intrinsic("llvm.prefetch.p0", "void", *place))
 
     def store(self, node: Node) -> None:

@@ -286,11 +286,11 @@ class Dot(Op):
 
 def reduce(kind: str, x: Node, axes: tuple[int, ...]) -> Node:
     """x reduced along axes."""
-    return make(_reduction(kind, axes), x) if axes else x
+    return make(reduction(kind, axes), x) if axes else x
 
 
 @lru_cache(maxsize=1024)
-def _reduction(kind: str, axes: tuple[int, ...]) -> Reduce:
+def reduction(kind: str, axes: tuple[int, ...]) -> Reduce:
     """The op of a reduction along axes in any order."""
     return Reduce(kind, tuple(sorted(axes)))
 

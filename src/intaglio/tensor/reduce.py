@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from intaglio.core.dtypes import DTypeLike, dtypes
+from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
-from intaglio.ir.node import make
+from intaglio.ir.node import make, make_known
 from intaglio.ops import elementwise as ops
 from intaglio.ops.layers import LogSoftmax, Softmax
 from intaglio.ops.memory import const, iota
-from intaglio.ops.movement import expand, reshape
-from intaglio.ops.reduce import EXTREMES
+from intaglio.ops.movement import Reshape, expand, reshape
+from intaglio.ops.reduce import EXTREMES, reduction
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
 from intaglio.schedule.pieces import LARGE, PIECES
@@ -24,12 +25,14 @@ from intaglio.tensor.movement import axes_of, axis_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from intaglio.ir.node import Node
+    from intaglio.ir.node import Node, Shape
     from intaglio.ops.composite import Composite
+    from intaglio.ops.reduce import Reduce
     from intaglio.tensor.tensor import Tensor
 
 Axis = int | Sequence[int] | None
 HALF = (dtypes.float16, dtypes.bfloat16)
+TRUTHS = ("any", "all")  # extremes of bool that nothing has, too
 
 
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -43,6 +46,57 @@ def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdim: bool) -> N
     wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind not in EXTREMES else node
     total = ops.cast(reduce_op(kind, wide, axes), node.dtype)
     return reshape(total, kept_shape(node.shape, axes)) if keepdim else total
+
+
+class _Form(NamedTuple):
+    """How values of one dtype and shape are reduced.
+
+    Attributes:
+        dtype: What is computed in.
+        op: The reduction; None along no axes.
+        shape: That of its result.
+        keep: What puts the axes that go back with size 1, if that is to be.
+        kept: The shape then.
+    """
+
+    dtype: DType
+    op: Reduce | None
+    shape: Shape
+    keep: Reshape | None
+    kept: Shape
+
+
+@lru_cache(maxsize=1024)
+def _form(name: str, kind: str, dtype: DType, shape: Shape, axis: int | tuple[int, ...] | None, keepdim: bool) -> _Form:
+    """How a named op reduces values; half precision is accumulated in float32.
+
+    Raises: DTypeError if it cannot be; ShapeError if an axis is out of range or given twice, or an extreme of nothing
+        is asked for.
+    """
+    check_computes(name, dtype)
+    axes = axes_of(name, axis, len(shape))
+    if kind in EXTREMES and name not in TRUTHS and any(shape[a] == 0 for a in axes):
+        raise ShapeError(f"{name}: there must be an element to choose; the axes {axes} of shape {shape} are empty.")
+    left = tuple(n for a, n in enumerate(shape) if a not in axes)
+    wide = dtypes.float32 if dtype in HALF and kind not in EXTREMES else dtype
+    if not axes:
+        return _Form(dtype, None, left, None, left)
+    kept = kept_shape(shape, axes)
+    return _Form(wide, reduction(kind, axes), left, Reshape(kept) if keepdim else None, kept)
+
+
+def _reduced(name: str, kind: str, self: Tensor, node: Node, axis: Axis, keepdim: object) -> Tensor:
+    """A value of a tensor reduced by a named op."""
+    if axis is not None and axis.__class__ is not int:
+        axis = axes_of(name, axis, len(node.shape))
+    given = node.dtype
+    dtype, op, shape, keep, kept = _form(name, kind, given, node.shape, axis, bool(keepdim))
+    node = ops.cast(node, dtype)
+    if op is not None:
+        node = ops.cast(make_known(op, (node,), dtype, shape), given)
+    if keep is not None:
+        node = make_known(keep, (node,), given, kept)
+    return self._make(node, self)
 
 
 def _accumulated(node: Node, dtype: DTypeLike | None) -> Node:
@@ -67,8 +121,7 @@ def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
         >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
         [4, 6]
     """
-    axes = axes_of("sum", axis, self.ndim)
-    return self._make(reduced("sum", _accumulated(self._value(), dtype), axes, keepdim=keepdim), self)
+    return _reduced("sum", "sum", self, _accumulated(self._value(), dtype), axis, keepdim)
 
 
 def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
@@ -84,18 +137,7 @@ def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
         >>> Tensor([[1, 2], [3, 4]]).prod(axis=1).tolist()
         [2, 12]
     """
-    axes = axes_of("prod", axis, self.ndim)
-    return self._make(reduced("prod", _accumulated(self._value(), dtype), axes, keepdim=keepdim), self)
-
-
-def _extreme(name: str, kind: str, self: Tensor, axis: Axis, *, keepdim: bool) -> Tensor:
-    """A maximum or minimum; of nothing it is an error."""
-    axes = axes_of(name, axis, self.ndim)
-    if any(self.shape[a] == 0 for a in axes):
-        raise ShapeError(
-            f"{name}: there must be an element to choose; the axes {axes} of shape {self.shape} are empty."
-        )
-    return self._make(reduced(kind, self._value(), axes, keepdim=keepdim), self)
+    return _reduced("prod", "prod", self, _accumulated(self._value(), dtype), axis, keepdim)
 
 
 def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -111,7 +153,7 @@ def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
         >>> Tensor([[1, 5], [7, 2]]).max(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amax().item()
         ([5, 7], 7)
     """
-    return _extreme("max", "max", self, axis, keepdim=keepdim)
+    return _reduced("max", "max", self, self._value(), axis, keepdim)
 
 
 def min_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -127,7 +169,7 @@ def min_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
         >>> Tensor([[1, 5], [7, 2]]).min(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amin().item()
         ([1, 2], 1)
     """
-    return _extreme("min", "min", self, axis, keepdim=keepdim)
+    return _reduced("min", "min", self, self._value(), axis, keepdim)
 
 
 def any_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -143,8 +185,7 @@ def any_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
         >>> Tensor([[0, 0], [0, 3]]).any(axis=1).tolist()
         [False, True]
     """
-    axes = axes_of("any", axis, self.ndim)
-    return self._make(reduced("max", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
+    return _reduced("any", "max", self, ops.cast(self._value(), dtypes.bool), axis, keepdim)
 
 
 def all_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -160,8 +201,7 @@ def all_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
         >>> Tensor([[1, 2], [0, 3]]).all(axis=1).tolist()
         [True, False]
     """
-    axes = axes_of("all", axis, self.ndim)
-    return self._make(reduced("min", ops.cast(self._value(), dtypes.bool), axes, keepdim=keepdim), self)
+    return _reduced("all", "min", self, ops.cast(self._value(), dtypes.bool), axis, keepdim)
 
 
 def mean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
@@ -482,7 +522,8 @@ def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = F
         case 2:
             out = sum_(x * x, axes, keepdim).sqrt()
         case _ if math.isinf(power):
-            out = _extreme("norm", "max" if power > 0 else "min", x.abs(), axes, keepdim=keepdim)
+            sizes = x.abs()
+            out = _reduced("norm", "max" if power > 0 else "min", sizes, sizes._value(), axes, keepdim)
         case _:
             out = sum_(x.abs() ** power, axes, keepdim) ** (1 / power)
     return _narrowed(out, self)

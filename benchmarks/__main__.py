@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--write", action="store_true", help=f"write {PLACE.name} though it is a part")
     asked = parser.parse_args()
-    rounds, seconds, calls = (3, 0.05, 1) if asked.quick else (5, 0.2, 3)
+    rounds, seconds, calls = (3, 0.02, 1) if asked.quick else (5, 0.2, 3)
     own = [line for line in fresh.FRESH if asked.only in line.name]
     if not own and not any(asked.only in work.name for work in LINES):
         names = ", ".join(f'"{line.name}"' for line in (*LINES, *fresh.FRESH))

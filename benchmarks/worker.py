@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Inputs = list[tuple[np.ndarray, ...]]
 WARM = 1  # calls that warm up, beside that whose result is checked: the second is the first compiled one, for some
+LONG = 0.1  # seconds of a call that is timed though it is the first of a round; not of the first one
+MOST = 1000  # calls in a round
 SLOW = 3.0  # seconds of a call that is made once: in no further round
 BY_NAME = {work.name: work for work in LINES}
 
@@ -68,14 +70,17 @@ def timed(
                     answer["failures"][name] = "n/a"
                     continue
                 GlobalCounters.reset()
+                started = time.perf_counter()
                 results = run()
+                took = time.perf_counter() - started
                 if name == OWN:
                     answer["kernels"] = GlobalCounters.kernel_count
                 if expected is not None:
                     check(work, results, expected)
                 del results
                 settle()
-                answer["seconds"].setdefault(name, []).append(median_of_calls(run, seconds, calls))
+                times = [took] if number and took > LONG else []
+                answer["seconds"].setdefault(name, []).append(median_of_calls(run, times, seconds, calls))
             except Exception as error:
                 answer["failures"][name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 answer["seconds"].pop(name, None)
@@ -99,17 +104,20 @@ def check(work: Work, results: Sequence[Any], expected: list[np.ndarray]) -> Non
             raise ArithmeticError(f"wrong by {error:.2g}")
 
 
-def median_of_calls(run: Callable[[], object], seconds: float, least: int) -> float:
-    """Seconds of a call, warmed up: the median of those that fit in some time, and of some at least; one if slow."""
-    times: list[float] = []
-    for number in range(WARM + 1000):
+def median_of_calls(run: Callable[[], object], times: list[float], seconds: float, least: int) -> float:
+    """Seconds of a call: the median of those that fit in some time, and of some at least; one if slow.
+
+    Args:
+        times: What calls took that have been timed already; if there are none, the next one warms up.
+    """
+    warm = 0 if times else WARM
+    while not times or (times[-1] <= SLOW and len(times) < MOST and (len(times) < least or sum(times) < seconds)):
         started = time.perf_counter()
         run()
         took = time.perf_counter() - started
-        if number >= WARM or took > SLOW:
+        if not warm or took > SLOW:
             times.append(took)
-        if times and (took > SLOW or (len(times) >= least and sum(times) >= seconds)):
-            break
+        warm = max(warm - 1, 0)
     return float(np.median(times))
 
 

@@ -90,8 +90,11 @@ def test_a_chain_of_a_hundred_thousand_steps_runs() -> None:
 
 
 def test_a_kernel_has_a_bounded_number_of_instructions() -> None:
+    kernels = device_of("CPU")._kernels
+    before = {*kernels}
     chain(4000).realize()
-    sizes = [len(e.lowered.linear.src) for e in device_of("CPU")._kernels.values()]
+    sizes = [len(made.lowered.linear.src) for key, made in kernels.items() if key not in before]
+    assert sizes
     assert max(sizes) < 5000
 
 

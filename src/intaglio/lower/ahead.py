@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.node import Node, toposort, walk
 from intaglio.lower.emit import Ahead
 from intaglio.lower.positions import position_of
-from intaglio.ops.elementwise import Elementwise
+from intaglio.ops.elementwise import Elementwise, Mul
 from intaglio.ops.memory import Load
 from intaglio.ops.reduce import Fold
 
 if TYPE_CHECKING:
+    from intaglio.lower.emit import Emitter
     from intaglio.lower.loops import Loops, Place
 
-SOON: Final = 1 << 9  # bytes along memory before it is read that a line is asked for
+SOON: Final = 128  # elements along memory before it is read that a line is asked for
 FOLLOWED: Final = 1 << 14  # bytes of a row from which a processor by itself looks far enough ahead in it
 
 
@@ -42,14 +43,16 @@ def asked_ahead(loops: Loops, fold: Node, column: Node, row: Node | None, along:
     return reads if size > emitter.target.level2 and loops.extent(along) * itemsize < FOLLOWED else []
 
 
-def asked_along(loops: Loops, places: list[Place], ranges: list[Node]) -> dict[Node, Ahead]:
+def asked_along(loops: Loops, places: list[Place], ranges: list[Node], moved: int) -> dict[Node, Ahead]:
     """What loads of reductions along memory ask for: those of a pointer that has one, which is another in each turn.
 
-    Of what is less than the third cache holds, nothing is asked for: it costs a tenth there, and gains a fifth beyond.
+    Where the third cache holds all, nothing is asked for: that costs a tenth there, and gains a fifth beyond. Matrices
+    that are multiplied by a row are mostly some of many, which come from memory.
 
     Args:
         places: All stores of a kernel, none of whose values is a vector.
         ranges: Those of the loops around them.
+        moved: How many bytes the kernel reads and writes.
     """
     emitter = loops.emitter
     folds = [n for n in walk([p.value for p in places]) if isinstance(n.op, Fold)]
@@ -60,13 +63,20 @@ def asked_along(loops: Loops, places: list[Place], ranges: list[Node]) -> dict[N
     around = sum(emitter.bit(r) for r in ranges)
     found: dict[Node, Ahead] = {}
     for fold in folds:
-        for n in walk(fold.src[:1]) if fold not in known else ():
+        far = moved > emitter.target.level3 or _is_by_row(emitter, fold, around)
+        for n in walk(fold.src[:1]) if far and fold not in known else ():
             single = n in loads and pointers.count(n.src[0]) == 1 and not around & ~emitter.mask(n)
             _, terms = emitter.index.affine(n.src[1]) if single else (0, {})
             along = any(terms.get(r) == 1 for r in fold.src[1:])
-            if along and n.dtype.itemsize * _size(loops, n) > emitter.target.level3:
-                found[n] = Ahead(None, SOON // n.dtype.itemsize)
+            if along and n.dtype.itemsize * _size(loops, n) > emitter.target.level2:
+                found[n] = Ahead(None, SOON)
     return found
+
+
+def _is_by_row(emitter: Emitter, fold: Node, around: int) -> bool:
+    """Whether a fold is of products of which one factor is the same in each turn of some loop around."""
+    body = fold.src[0]
+    return isinstance(body.op, Mul) and any(around & ~emitter.mask(factor) for factor in body.src)
 
 
 def _size(loops: Loops, read: Node) -> int:

@@ -26,17 +26,17 @@ NARROW: Final = 2  # columns at once beside more than half as many rows: sums mu
 class Dots:
     """One product being lowered: for some columns, all rows; each number is a sum of vectors along memory."""
 
-    def __init__(self, loops: Loops, place: Place, row: Node | None, column: Node) -> None:
+    def __init__(self, loops: Loops, place: Place, row: Node, column: Node) -> None:
         """Of a store, and what `dot_ranges` found."""
         self.loops: Final = loops
         self.place: Final = place
         self.row: Final = row
         self.column: Final = column
-        self.height: Final = 1 if row is None else loops.extent(row)
+        self.height: Final = loops.extent(row)
         blocks = -(-self.height // ROWS)
         self.rows: Final = -(-self.height // blocks)
         columns = COLUMNS if self.rows <= ROWS // 2 else NARROW
-        self.columns: Final = loops.decide.of("columns", columns, self._other_columns(columns))
+        self.columns: Final = loops.decide.of("columns", columns, (1, 2, 4) if self.height % self.rows == 0 else ())
         self.ahead: Final = self._reads()
 
     def run(self, sheets: list[Node], work: int, *, split: bool) -> None:
@@ -56,13 +56,6 @@ class Dots:
             return carried
 
         self.loops.nest(sheets, sheet)
-
-    def _other_columns(self, usual: int) -> list[int]:
-        """How many columns may be tried at once: the order of a sum that is alone is another, so none may become so."""
-        if self.rows > 1:
-            return [1, 2, 4] if self.height % self.rows == 0 else []
-        width = self.loops.extent(self.column)
-        return [] if width % usual else [n for n in (2, 4, 8) if width % n == 0]
 
     def _reads(self) -> list[Node]:
         """What is asked for ahead."""
@@ -91,19 +84,16 @@ class Dots:
         def run(_: Node, carried: list[Node]) -> list[Node]:
             for m in range(rows):
                 for c in range(columns):
-                    one = {self.column: c} if self.row is None else {self.column: c, self.row: m}
+                    one = {self.column: c, self.row: m}
                     emitter.store(place.pointer, place.index, emitter.emit(place.value, one), one)
             return carried
 
-        if self.row is None:
-            run(number(0), [])
-        elif first < stop:
-            row = self.row
-            emitter.loop(number(first), number(stop), rows, (), run, lambda f, c: (row, Binding(f, c, rows)))
+        if first < stop:
+            emitter.loop(number(first), number(stop), rows, (), run, lambda f, c: (self.row, Binding(f, c, rows)))
 
 
-def dot_ranges(loops: Loops, place: Place, ranges: list[Node]) -> tuple[Node | None, Node] | None:
-    """(the rows if there is more than one, the columns) of a store of sums along memory."""
+def dot_ranges(loops: Loops, place: Place, ranges: list[Node]) -> tuple[Node, Node] | None:
+    """(the rows, the columns) of a store of sums along memory, if there is more than one row."""
     emitter = loops.emitter
     folds = [n for n in walk((place.value,)) if isinstance(n.op, Fold)]
     _, terms = emitter.index.affine(place.index)
@@ -114,4 +104,5 @@ def dot_ranges(loops: Loops, place: Place, ranges: list[Node]) -> tuple[Node | N
     know = [s for s in fold.src[0].src if emitter.mask(s) & emitter.bit(column)]
     if len(know) != 1 or turned_range(emitter, know[0], column, list(fold.src[1:])) is None:
         return None
-    return row_range(loops, place.value, ranges, column), column
+    row = row_range(loops, place.value, ranges, column)
+    return None if row is None else (row, column)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, toposort, walk
@@ -22,7 +22,7 @@ from intaglio.lower.stream import all_streamed
 from intaglio.lower.tile import TILE, Tiles, turned_range
 from intaglio.lower.vectorize import VECTORS, lanes_of, order_around, vector_range, vectors_at_once
 from intaglio.lower.words import Words, in_words
-from intaglio.ops.memory import Param
+from intaglio.ops.memory import Load, Param
 from intaglio.ops.reduce import Fold
 
 if TYPE_CHECKING:
@@ -192,11 +192,14 @@ class Nests:
             around = [r for r in outer if r is not turned]
             Tiles(loops, places, v, turned, lanes, block).run(around, work if split else 0)
         else:
-            ahead = asked_along(loops, places, outer) if v is None and split and outer else {}
-            self.emitter.ahead.update(ahead)
-            self._chunks(outer, inner, work, split=split and not self._folds_beside(places, first))
-            for load in ahead:
-                del self.emitter.ahead[load]
+            split = split and not self._folds_beside(places, first)
+            for group in [places] if v is not None else self._apart(places, outer):
+                ahead = asked_along(loops, group, outer, self._moved) if v is None and outer else {}
+                self.emitter.ahead.update(ahead)
+                own = inner if group is places else replace(inner, store=functools.partial(self._store, group))
+                self._chunks(outer, own, work, split=split)
+                for load in ahead:
+                    del self.emitter.ahead[load]
 
     def _columns(self, places: list[Place], outer: list[Node], v: Node, rows: list[Node], *, split: bool) -> None:
         """The loops of stores that also reduce down columns: some of those at a time, and inside them the rows."""
@@ -263,6 +266,24 @@ class Nests:
         emitter = self.emitter
         top = toposort([p.value for p in places], enter=lambda n: not isinstance(n.op, Fold))
         return any(isinstance(n.op, Fold) and not emitter.mask(n) & emitter.bit(first) for n in top)
+
+    def _apart(self, places: list[Place], outer: list[Node]) -> list[list[Place]]:
+        """Stores in groups that have nothing in common but what is the same in all turns of the loops around.
+
+        With loops of their own, each reads its memory in one go.
+        """
+        around = sum(map(self.emitter.bit, outer))
+        written = {place.pointer for place in places}
+        groups: list[tuple[list[Place], set[Node]]] = []
+        for place in places:
+            loads = [n for n in walk((place.value, place.index)) if isinstance(n.op, Load)]
+            used = {n.src[0] for n in loads if self.emitter.mask(n) & around or n.src[0] in written}
+            members, own = [place], used | {place.pointer}
+            for group in [g for g in groups if g[1] & own]:
+                groups.remove(group)
+                members, own = [*group[0], *members], own | group[1]
+            groups.append((members, own))
+        return [members for members, _ in groups]
 
     # -- sizes
 

@@ -15,7 +15,7 @@ from intaglio.lower.ahead import SOON
 from intaglio.lower.emit import LINE
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.ops.elementwise import add, eq, mul, ne, or_, where
-from intaglio.ops.loop import Prefetch, sink, store
+from intaglio.ops.loop import EndLoop, Loop, Prefetch, Store, sink, store
 from intaglio.ops.memory import const, iota, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import reduce
@@ -33,8 +33,8 @@ KEPT = 16  # rows that half of the third cache holds
 
 
 def small(threads: int = 1) -> Target:
-    """This machine with a third cache that holds some of the rows."""
-    return replace(host_target(threads), level3=2 * KEPT * COLUMNS * 4)
+    """This machine with a second cache that holds two rows, and a third one that holds some more."""
+    return replace(host_target(threads), level2=1 << 14, level3=2 * KEPT * COLUMNS * 4)
 
 
 def sums(x: Node) -> Node:
@@ -61,6 +61,25 @@ def hints(lowered: Lowered) -> int:
     return sum(isinstance(n.op, Prefetch) for n in lowered.linear.src)
 
 
+def stored(lowered: Lowered) -> list[int]:
+    """How many pointers each of the outermost loops stores through."""
+    counts: list[int] = []
+    depth = 0
+    pointers: set[Node] = set()
+    for node in lowered.linear.src:
+        match node.op:
+            case Loop():
+                depth += 1
+            case EndLoop():
+                depth -= 1
+                if not depth:
+                    counts.append(len(pointers))
+                    pointers = set()
+            case Store():
+                pointers.add(node.src[0])
+    return counts
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("value", "dtype"), [(sums, "float32"), (places, "int64")])
 def test_each_line_of_what_no_cache_holds_is_asked_for_ahead(value, dtype: str, threads: int) -> None:
@@ -73,8 +92,9 @@ def test_each_line_of_what_no_cache_holds_is_asked_for_ahead(value, dtype: str, 
     assert hints(lowered)
     marks = asked(lowered, k, x.size + SOON, small(threads))
     starts = marks[: x.size].reshape(-1, LINE // x.itemsize).any(1)
-    assert not starts[: SOON // LINE].any()
-    assert starts[SOON // LINE :].all()
+    first = SOON * x.itemsize // LINE
+    assert not starts[:first].any()
+    assert starts[first:].all()
 
 
 def test_what_is_needed_again_is_there() -> None:
@@ -84,19 +104,46 @@ def test_what_is_needed_again_is_there() -> None:
 
 
 def test_what_a_cache_holds_is_not_asked_for() -> None:
-    x, out = numbers((2 * KEPT, COLUMNS)), np.zeros(2 * KEPT, np.float32)
+    x, out = numbers((2 * KEPT - 1, COLUMNS)), np.zeros(2 * KEPT - 1, np.float32)
     k = Operands()
     assert hints(run(k, k.write(out, sums(k.read(x))), target=small())) == 0
+
+
+@pytest.mark.parametrize(("rows", "is_asked"), [(KEPT, True), (2, False)])
+def test_a_matrix_that_is_multiplied_by_a_row_is_asked_for_unless_the_second_cache_holds_it(
+    rows: int, is_asked: bool
+) -> None:
+    x, row, out = numbers((rows, COLUMNS)), numbers((COLUMNS,), seed=1), np.zeros(rows, np.float32)
+    k = Operands()
+    both = mul(k.read(x), expand(reshape(k.read(row), (1, COLUMNS)), x.shape))
+    lowered = run(k, k.write(out, sums(both)), target=small())
+    np.testing.assert_array_equal(out, x @ row)
+    assert bool(hints(lowered)) == is_asked
+
+
+def test_what_has_nothing_in_common_is_read_in_one_go_each() -> None:
+    arrays = [numbers((ROWS, COLUMNS), seed=seed) for seed in range(3)]
+    row = numbers((COLUMNS,), seed=4)
+    outs = [np.zeros(ROWS, np.float32) for _ in range(4)]
+    k = Operands()
+    near = expand(reshape(k.read(row), (1, COLUMNS)), (ROWS, COLUMNS))
+    a, b, c = map(k.read, arrays)
+    values = [sums(mul(a, near)), sums(mul(b, near)), sums(mul(c, near)), reduce("max", a, (1,))]
+    stores = [k.write(out, value) for out, value in zip(outs, values, strict=True)]
+    lowered = run(k, *stores, target=small(2))
+    for out, want in zip(outs, [*[x @ row for x in arrays], arrays[0].max(1)], strict=True):
+        np.testing.assert_array_equal(out, want)
+    assert sorted(stored(lowered)) == [1, 1, 2]
 
 
 def test_a_hint_brings_a_line_into_the_second_cache() -> None:
     x, out = numbers((3, 4096)), np.zeros(3, np.float32)
     k = Operands()
-    lowered = run(k, k.write(out, sums(k.read(x))), target=replace(host_target(1), level3=1 << 14))
+    lowered = run(k, k.write(out, sums(k.read(x))), target=replace(small(), level3=1 << 14))
     np.testing.assert_array_equal(out, x.sum(1))
     assert hints(lowered)
     assert "i32 0, i32 2, i32 1" in llvm.render(lowered.linear, host_target(1))
-    scalar = lower(sink(k.write(out, sums(k.read(x)))), replace(host_target(1), vector_bytes=0, level3=1 << 14))
+    scalar = lower(sink(k.write(out, sums(k.read(x)))), replace(small(), vector_bytes=0, level3=1 << 14))
     assert "__builtin_prefetch(&" in c.render(scalar.linear)
 
 

@@ -25,13 +25,13 @@ from intaglio.ops.reduce import COMBINES, Fold
 
 if TYPE_CHECKING:
     import itertools
+    from collections.abc import Sequence
 
     from intaglio.lower.loops import Body, Loops
 
 ROWS: Final = 8  # rows read at once: as many streams as processors follow
 FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
 COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
-TOGETHER: Final = 4  # stores of one kernel at most: the results of each lie in scratch
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache
@@ -44,9 +44,20 @@ class Stream:
     """A store whose value holds one fold, which steps through memory by whole rows."""
 
     def __init__(
-        self, loops: Loops, axes: itertools.count[int], place: Place, fold: Node, column: Node, row: Node | None = None
+        self,
+        loops: Loops,
+        axes: itertools.count[int],
+        place: Place,
+        fold: Node,
+        column: Node,
+        row: Node | None = None,
+        scratch: Sequence[Node] = (),
     ) -> None:
-        """Of the store, its fold, the range of columns that vectors run along, and that of a product's rows."""
+        """Of the store, its fold, the range of columns that vectors run along, and that of a product's rows.
+
+        Args:
+            scratch: That of the store before, which is used again where it fits.
+        """
         assert isinstance(fold.op, Fold)
         self.loops: Final = loops
         self.emitter: Final = loops.emitter
@@ -77,7 +88,8 @@ class Stream:
         self.block: Final = make(Range(next(axes)), column.src[0])  # the first column of a block
         stride = self.columns + self.lanes  # rows that lie a power of two apart would share few places of a cache
         size = self.columns + (self.height - 1) * stride
-        self.sums: Final = [make(Local(next(axes), fold.dtype, size)) for _ in range(levels)]
+        fits = [(s.op.of, s.op.size) for s in scratch if isinstance(s.op, Local)] == [(fold.dtype, size)] * levels
+        self.sums: Final = [*scratch] if fits else [make(Local(next(axes), fold.dtype, size)) for _ in range(levels)]
         down = [] if row is None else [(row, stride)]
         self.index: Final = self.emitter.index.sum([*down, (column, 1), (self.block, -1)])
         (value,) = substitute((place.value,), {fold: load(self.sums[0], self.index)})
@@ -224,9 +236,11 @@ def all_streamed(
         found.append((place, fold, row))
     shared = len({*pointers}) < len(pointers)
     near = shared and all(_size(loops, fold, column) <= 2 * emitter.target.level2 for _, fold, _ in found)
-    if near or len(found) > TOGETHER or not loops.decide.of("stream", 1, (0,)):
+    if near or not loops.decide.of("stream", 1, (0,)):
         return []
-    streams = [Stream(loops, axes, place, fold, column, row) for place, fold, row in found]
+    streams: list[Stream] = []
+    for place, fold, row in found:
+        streams.append(Stream(loops, axes, place, fold, column, row, streams[-1].sums if streams else ()))
     return streams if len({(stream.unit, stream.sums[0].dtype) for stream in streams}) == 1 else []
 
 

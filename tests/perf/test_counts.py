@@ -632,7 +632,34 @@ def test_a_product_of_few_rows_reads_the_matrix_once(sizes: tuple[int, int, int]
     assert np.array_equal(got.numpy(), arrays[0] @ arrays[1] + arrays[2])
 
 
-@pytest.mark.parametrize(("rows", "kernels"), [(10, 1), (63, 1), (64, 3), (300, 2)])
+@pytest.mark.parametrize(("rows", "kernels"), [(40, 1), (200, 6)])
+def test_large_arrays_that_have_nothing_in_common_have_kernels_of_one_program(rows: int, kernels: int) -> None:
+    arrays = [np.random.default_rng(k).standard_normal((rows, 611), np.float32) for k in range(6)]
+    tensors, scale = [Tensor(array).realize() for array in arrays], Tensor([2.0]).realize()
+
+    def run() -> list[Tensor]:
+        made = [(t * scale).exp().sum(1) for t in tensors]
+        made[0].realize(*made[1:])
+        return made
+
+    results, count, sources = counted(run)
+    assert (count, len(sources)) == (kernels, 1)
+    for result, array in zip(results, arrays, strict=True):
+        np.testing.assert_allclose(result.numpy(), np.exp(array * 2).sum(1), rtol=1e-5)
+
+
+def test_large_results_of_one_array_or_one_value_are_one_kernel() -> None:
+    x = Tensor(np.random.default_rng(0).standard_normal((300, 700), np.float32)).realize()
+
+    def of(*makers: Callable[[], Tensor]) -> int:
+        made = [make() for make in makers]
+        return counted(lambda: made[0].realize(*made[1:]))[1]
+
+    assert of(lambda: x + 1, lambda: x.exp(), lambda: x[::-1] * 2) == 1
+    assert of(lambda: x.sum(1), lambda: x.max(1)) == 1
+
+
+@pytest.mark.parametrize(("rows", "kernels"), [(10, 1), (63, 1), (64, 3), (300, 3)])
 def test_factors_that_are_rounded_are_rounded_once_if_they_are_used_often(rows: int, kernels: int) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in ((rows, 300), (300, 300))]

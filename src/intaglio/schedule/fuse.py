@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.node import Node, rebuild, substitute, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Elementwise, Mul
-from intaglio.ops.memory import Buffer, BufferRef, Put, Window, buffer, window
+from intaglio.ops.memory import Buffer, BufferRef, Const, Put, Window, buffer, window
 from intaglio.ops.movement import Expand, Pad, Permute, Reshape, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.contexts import Contexts, is_of_same_row, loops_of
@@ -28,6 +28,8 @@ LONGEST: Final = 2048  # ops computed in one kernel before a value in between ge
 MOST_READS: Final = 160  # arrays that a kernel reads before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
+SEPARATE: Final = 1 << 15  # elements up to which statements share one though they have nothing to share in it
+PART: Final = 8  # of what a statement takes, that much is worth sharing
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
 MANY: Final = 8  # ops from which a value of some size that statements share is stored
 ROW: Final = 1 << 18  # elements of a row that a cache holds
@@ -681,9 +683,27 @@ def _joins(group: list[Statement], statement: Write, written: set[BufferRef]) ->
         for s in group
     )
     if same and loops_of(first.value) == loops_of(statement.value) and not _heavy(first) and not _heavy(statement):
-        return True
+        return _work(statement) <= SEPARATE or _shares(group, statement)
     sizes = sum(s.value.size for s in group if isinstance(s, Write)) + statement.value.size
     return sizes <= LIGHT and not _heavy(first) and not _heavy(statement)
+
+
+def _shares(group: list[Statement], statement: Write) -> bool:
+    """Whether a statement needs much of what others need: a value, or memory, that one kernel takes once for all.
+
+    Of large arrays that have nothing in common, a kernel would go through all at once, and each through the caches of
+    the others: by a kernel for each, of one program, they take half of the time.
+    """
+    seen = set(toposort([s.value for s in group if isinstance(s, Write)]))
+    held = {n.op.ref for n in seen if isinstance(n.op, Buffer)}
+    least = max(statement.value.nbytes, _work(statement)) // PART
+    for n in toposort((statement.value,)):
+        if isinstance(n.op, Buffer):
+            if n.op.ref in held and n.op.ref.nbytes >= least:
+                return True
+        elif n in seen and n.nbytes >= least and not isinstance(n.op, Const | Expand):
+            return True
+    return False
 
 
 def _heavy(statement: Statement) -> bool:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long double is no longer than double here")
 LONG = np.longdouble
 PI = LONG("3.14159265358979323846264338327950288")
-BOUNDS = {  # ulp
-    "exp": 0.96, "exp2": 0.95, "expm1": 1.2, "log": 0.8, "log2": 0.8, "log10": 0.9, "log1p": 1.3, "sin": 0.9,
-    "cos": 0.9, "tan": 1.6, "asin": 1.2, "acos": 1.2, "atan": 1.6, "sinh": 1.65, "cosh": 1.5, "tanh": 1.5,
-    "asinh": 1.6, "acosh": 1.7,
-    "atanh": 0.9, "erf": 1.3,
+BOUNDS = {  # ulp: some hundredths more than the worst of eight million numbers, most of them where errors are large
+    "exp": 0.96, "exp2": 0.98, "expm1": 1.25, "log": 0.9, "log2": 0.9, "log10": 0.9, "log1p": 1.3, "sin": 0.92,
+    "cos": 0.92, "tan": 1.6, "asin": 1.2, "acos": 1.2, "atan": 1.7, "sinh": 1.55, "cosh": 1.55, "tanh": 1.6,
+    "asinh": 1.6, "acosh": 1.95,
+    "atanh": 0.98, "erf": 1.3,
 }  # fmt: skip
 NUMPY = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
-from intaglio.ir.node import make, make_known
+from intaglio.ir.node import make_known
 from intaglio.ops import elementwise as ops
 from intaglio.ops.layers import LogSoftmax, Softmax
 from intaglio.ops.memory import const, iota
@@ -40,19 +40,12 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
     return tuple(1 if a in axes else n for a, n in enumerate(shape))
 
 
-def reduced(kind: str, node: Node, axes: tuple[int, ...], *, keepdim: bool) -> Node:
-    """A reduction of a node, half precision accumulated in float32."""
-    check_computes("reduce", node.dtype)
-    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF and kind not in EXTREMES else node
-    total = ops.cast(reduce_op(kind, wide, axes), node.dtype)
-    return reshape(total, kept_shape(node.shape, axes)) if keepdim else total
-
-
 class _Form(NamedTuple):
     """How values of one dtype and shape are reduced.
 
     Attributes:
         dtype: What is computed in.
+        elements: How many each result is of.
         op: The reduction; None along no axes.
         shape: That of its result.
         keep: What puts the axes that go back with size 1, if that is to be.
@@ -60,6 +53,7 @@ class _Form(NamedTuple):
     """
 
     dtype: DType
+    elements: int
     op: Reduce | None
     shape: Shape
     keep: Reshape | None
@@ -80,23 +74,28 @@ def _form(name: str, kind: str, dtype: DType, shape: Shape, axis: int | tuple[in
     left = tuple(n for a, n in enumerate(shape) if a not in axes)
     wide = dtypes.float32 if dtype in HALF and kind not in EXTREMES else dtype
     if not axes:
-        return _Form(dtype, None, left, None, left)
+        return _Form(dtype, 1, None, left, None, left)
     kept = kept_shape(shape, axes)
-    return _Form(wide, reduction(kind, axes), left, Reshape(kept) if keepdim else None, kept)
+    count = math.prod(shape[a] for a in axes)
+    return _Form(wide, count, reduction(kind, axes), left, Reshape(kept) if keepdim else None, kept)
+
+
+def _total(name: str, kind: str, node: Node, axis: Axis, keepdim: object) -> tuple[Node, int]:
+    """(a value reduced by a named op, in the dtype that it is computed in, and how many elements each is of)."""
+    if axis is not None and axis.__class__ is not int:
+        axis = axes_of(name, axis, len(node.shape))
+    dtype, count, op, shape, keep, kept = _form(name, kind, node.dtype, node.shape, axis, bool(keepdim))
+    if node.dtype is not dtype:
+        node = ops.cast(node, dtype)
+    if op is not None:
+        node = make_known(op, (node,), dtype, shape)
+    return node if keep is None else make_known(keep, (node,), dtype, kept), count
 
 
 def _reduced(name: str, kind: str, self: Tensor, node: Node, axis: Axis, keepdim: object) -> Tensor:
-    """A value of a tensor reduced by a named op."""
-    if axis is not None and axis.__class__ is not int:
-        axis = axes_of(name, axis, len(node.shape))
-    given = node.dtype
-    dtype, op, shape, keep, kept = _form(name, kind, given, node.shape, axis, bool(keepdim))
-    node = ops.cast(node, dtype)
-    if op is not None:
-        node = ops.cast(make_known(op, (node,), dtype, shape), given)
-    if keep is not None:
-        node = make_known(keep, (node,), given, kept)
-    return self._make(node, self)
+    """A value of a tensor reduced by a named op, in its own dtype."""
+    found, _ = _total(name, kind, node, axis, keepdim)
+    return self._make(ops.cast(found, node.dtype), self)
 
 
 def _accumulated(node: Node, dtype: DTypeLike | None) -> Node:
@@ -217,13 +216,11 @@ def mean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
         >>> Tensor([[1, 2], [3, 4]]).mean(axis=0).tolist()
         [2.0, 3.0]
     """
-    x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
-    axes = axes_of("mean", axis, self.ndim)
-    count = math.prod(self.shape[a] for a in axes)
-    node = x._value()
-    wide = ops.cast(node, dtypes.float32) if node.dtype in HALF else node
-    total = reduced("sum", wide, axes, keepdim=keepdim)
-    return self._make(ops.cast(ops.div(total, const(wide.dtype, count)), node.dtype), self)
+    node = self._value()
+    own = node.dtype
+    node = ops.cast(node, dtypes.of(dtype, own if own.is_float else dtypes.default_float))
+    total, count = _total("mean", "sum", node, axis, keepdim)
+    return self._make(ops.cast(ops.div(total, const(total.dtype, count)), node.dtype), self)
 
 
 def var(
@@ -418,7 +415,7 @@ def cummax(self: Tensor, axis: int = 0) -> Tensor:
 
 def _top(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """The maximum along axes, kept as axes of size 1. No gradient flows through it: results do not depend on it."""
-    return x._make(ops.detach(reduced("max", x._value(), axes, keepdim=True)))
+    return x._make(ops.detach(reshape(reduce_op("max", x._value(), axes), kept_shape(x.shape, axes))))
 
 
 def widened(self: Tensor) -> Tensor:
@@ -435,11 +432,28 @@ def _narrowed(out: Tensor, like: Tensor) -> Tensor:
 
 def _along(name: str, op: Callable[[int], Composite], self: Tensor, axis: int) -> Tensor:
     """A function of the elements along an axis, for a named op; a scalar is alone on one."""
-    x = widened(self)
-    check_computes(name, x.dtype)
-    place, node = axis_of(name, axis, self.ndim or 1), x._value()
-    made = make(op(place), node if self.ndim else reshape(node, (1,)))
-    return self._make(ops.cast(reshape(made, self.shape), self.dtype if self.dtype in HALF else x.dtype), self)
+    node = self._value()
+    shape = node.shape
+    if axis.__class__ is not int:
+        axis = axis_of(name, axis, len(shape) or 1)
+    dtype, made_by, given = _line_form(name, op, node.dtype, len(shape), axis)
+    line = ops.cast(node, dtype) if shape else reshape(ops.cast(node, dtype), (1,))
+    made = make_known(made_by, (line,), dtype, line.shape)
+    return self._make(ops.cast(made if shape else reshape(made, shape), given), self)
+
+
+@lru_cache(maxsize=1024)
+def _line_form(
+    name: str, op: Callable[[int], Composite], dtype: DType, rank: int, axis: int
+) -> tuple[DType, Composite, DType]:
+    """(the dtype that a named function along an axis is computed in, its op, the dtype of its result).
+
+    Raises: DTypeError if it cannot be computed; ShapeError if there is no such axis.
+    """
+    own = dtype if dtype.is_float else dtypes.default_float
+    wide = dtypes.float32 if dtype in HALF else own
+    check_computes(name, wide)
+    return wide, op(axis_of(name, axis, rank or 1)), own
 
 
 def softmax(self: Tensor, axis: int = -1) -> Tensor:

@@ -28,6 +28,7 @@ class Peer:
     package: str
     runner: Callable[[Work], Runner]  # of a work: from its inputs to a call that does it all, results ready
     needs: str = ""  # a program, or another package, that must be there as well
+    anew: bool = False  # whether it compiles for the inputs of each round
 
     def missing(self) -> str:
         """Why it cannot run, or nothing."""
@@ -170,7 +171,7 @@ PEERS: Final = {
         Peer("torch.compile", "torch", lambda work: _torch(work, compiled=True), needs="c++"),
         Peer("jax", "jax", _jax),
         Peer("mlx", "mlx", _mlx),
-        Peer("tinygrad", "tinygrad", _tinygrad, needs="clang"),
+        Peer("tinygrad", "tinygrad", _tinygrad, needs="clang", anew=True),
         Peer("onnxruntime", "onnxruntime", _onnxruntime, needs="onnx"),
     )
 }

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Inputs = list[tuple[np.ndarray, ...]]
 WARM = 1  # calls that warm up, beside that whose result is checked: the second is the first compiled one, for some
-LONG = 0.1  # seconds of a call that is timed though it is the first of a round; not of the first one
+LONG = 0.1  # seconds from which the first call of a round needs none before it that warms up, but in the first round
 MOST = 1000  # calls in a round
 SLOW = 3.0  # seconds of a call that is made once: in no further round
 BY_NAME = {work.name: work for work in LINES}
@@ -79,7 +79,7 @@ def timed(
                     check(work, results, expected)
                 del results
                 settle()
-                times = [took] if number and took > LONG else []
+                times = [took] if number and took > LONG and not PEERS[name].anew else []
                 answer["seconds"].setdefault(name, []).append(median_of_calls(run, times, seconds, calls))
             except Exception as error:
                 answer["failures"][name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"

@@ -44,10 +44,11 @@ def asked_ahead(loops: Loops, fold: Node, column: Node, row: Node | None, along:
 
 
 def asked_along(loops: Loops, places: list[Place], ranges: list[Node], moved: int) -> dict[Node, Ahead]:
-    """What loads of reductions along memory ask for: those of a pointer that has one, which is another in each turn.
+    """The loads along memory that ask ahead, and for what: each the only one of its pointer, elsewhere in each turn.
 
-    Where the third cache holds all, nothing is asked for: that costs a tenth there, and gains a fifth beyond. Matrices
-    that are multiplied by a row are mostly some of many, which come from memory.
+    Where the third cache holds all that a kernel moves, they do not: it costs a tenth there, and gains a fifth beyond.
+    But matrices that are multiplied by a row are mostly some of many, which come from memory: those do, if the second
+    cache does not hold them.
 
     Args:
         places: All stores of a kernel, none of whose values is a vector.

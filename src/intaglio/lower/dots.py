@@ -1,4 +1,4 @@
-"""Products of few rows by a matrix whose columns lie apart: sums along memory, for some rows and columns at once."""
+"""Products of a few rows, two at least, by a matrix whose columns lie apart: sums along memory, some at once."""
 
 from __future__ import annotations
 

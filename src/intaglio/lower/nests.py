@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, toposort, walk
@@ -194,7 +195,7 @@ class Nests:
         else:
             split = split and not self._folds_beside(places, first)
             for group in [places] if v is not None else self._apart(places, outer):
-                ahead = asked_along(loops, group, outer, self._moved) if v is None and outer else {}
+                ahead = asked_along(loops, group, outer, self._moved) if v is None else {}
                 self.emitter.ahead.update(ahead)
                 own = inner if group is places else replace(inner, store=functools.partial(self._store, group))
                 self._chunks(outer, own, work, split=split)
@@ -273,16 +274,13 @@ class Nests:
         With loops of their own, each reads its memory in one go.
         """
         around = sum(map(self.emitter.bit, outer))
-        written = {place.pointer for place in places}
         groups: list[tuple[list[Place], set[Node]]] = []
         for place in places:
             loads = [n for n in walk((place.value, place.index)) if isinstance(n.op, Load)]
-            used = {n.src[0] for n in loads if self.emitter.mask(n) & around or n.src[0] in written}
-            members, own = [place], used | {place.pointer}
-            for group in [g for g in groups if g[1] & own]:
-                groups.remove(group)
-                members, own = [*group[0], *members], own | group[1]
-            groups.append((members, own))
+            used = {place.pointer, *[n.src[0] for n in loads if self.emitter.mask(n) & around]}
+            joined = [group for group in groups if group[1] & used]
+            groups = [group for group in groups if group not in joined]
+            groups.append(([*chain.from_iterable(g for g, _ in joined), place], used.union(*[of for _, of in joined])))
         return [members for members, _ in groups]
 
     # -- sizes

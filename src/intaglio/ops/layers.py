@@ -22,9 +22,12 @@ from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.ops.reduce import reduce
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from intaglio.ir.node import Node, Result, Shape
 
 HALF: Final = (dtypes.float16, dtypes.bfloat16)
+SATURATED: Final = 25.0  # |x| from which the sigmoid of GELU by tanh is 0 or 1 in each dtype
 
 
 class Layer(Composite):
@@ -36,14 +39,13 @@ class Layer(Composite):
 
 
 class Sigmoid(Layer):
-    """1 / (exp(-x) + 1)."""
+    """1 / (exp(-x) + 1); of half precision in float32."""
 
     name: ClassVar[str] = "sigmoid"
 
     def written_out(self, x: Node) -> Node:
         """The formula."""
-        one = const(x.dtype, 1)
-        return ops.div(one, ops.add(ops.exp(ops.neg(x)), one))
+        return _in_single(_sigmoid, x)
 
     def pulled_back(self, ct: Node, *src: Node) -> list[Node | None]:
         """The cotangent of x: the slope is sigmoid(x) * sigmoid(-x), which is 0 where exp(-x) is infinite."""
@@ -52,39 +54,65 @@ class Sigmoid(Layer):
 
 
 class Gelu(Layer):
-    """x * 0.5 * (1 + erf(x / sqrt(2)))."""
+    """x * 0.5 * (1 + erf(x / sqrt(2))); of half precision in float32."""
 
     name: ClassVar[str] = "gelu"
 
     def written_out(self, x: Node) -> Node:
         """The formula."""
-        inner = make(ops.ERF, ops.mul(x, const(x.dtype, 1 / math.sqrt(2))))
-        return ops.mul(ops.mul(x, const(x.dtype, 0.5)), ops.add(inner, const(x.dtype, 1)))
+        return _in_single(_gelu, x)
 
 
 class TanhGelu(Layer):
     """x / (exp(-2 * z) + 1) where z = (x + x * x * x * 0.044715) * sqrt(2 / pi), which is x * 0.5 * (tanh(z) + 1).
 
-    That has fewer operations, and loses no digits where tanh(z) is near -1.
+    That has fewer operations, and keeps more digits where tanh(z) is near -1. Half precision is computed in float32.
     """
 
     name: ClassVar[str] = "tanh_gelu"
 
     def written_out(self, x: Node) -> Node:
         """The formula."""
-        return ops.div(x, ops.add(ops.exp(_doubled(x, -1)), const(x.dtype, 1)))
+        return _in_single(_tanh_gelu, x)
 
     def differentiable(self, *src: Node) -> Node:
-        """x * sigmoid(2 * z), whose slopes are finite."""
-        (x,) = src
-        return ops.mul(x, make(SIGMOID, _doubled(x, 1)))
+        """x * sigmoid(2 * z), where z is that of x within bounds, beyond which the sigmoid is 0 or 1."""
+        return _in_single(_bounded_tanh_gelu, *src)
+
+
+def _in_single(formula: Callable[[Node], Node], x: Node) -> Node:
+    """A formula of x, of which half precision is computed in float32 and rounded at last."""
+    wide = dtypes.float32 if x.dtype in HALF else x.dtype
+    return ops.cast(formula(ops.cast(x, wide)), x.dtype)
+
+
+def _sigmoid(x: Node) -> Node:
+    """1 / (exp(-x) + 1)."""
+    one = const(x.dtype, 1)
+    return ops.div(one, ops.add(ops.exp(ops.neg(x)), one))
+
+
+def _gelu(x: Node) -> Node:
+    """x * 0.5 * (1 + erf(x / sqrt(2)))."""
+    inner = make(ops.ERF, ops.mul(x, const(x.dtype, 1 / math.sqrt(2))))
+    return ops.mul(ops.mul(x, const(x.dtype, 0.5)), ops.add(inner, const(x.dtype, 1)))
+
+
+def _tanh_gelu(x: Node) -> Node:
+    """x / (exp(-2 * z) + 1)."""
+    return ops.div(x, ops.add(ops.exp(_doubled(x, -1)), const(x.dtype, 1)))
+
+
+def _bounded_tanh_gelu(x: Node) -> Node:
+    """x * sigmoid(2 * z), of z within bounds: its slope is a number however large x is."""
+    bounded = ops.maximum(ops.minimum(x, const(x.dtype, SATURATED)), const(x.dtype, -SATURATED))
+    return ops.mul(x, make(SIGMOID, _doubled(bounded, 1)))
 
 
 def _doubled(x: Node, sign: int) -> Node:
     """(x + x * x * x * 0.044715) * sqrt(2 / pi) twice, of a sign."""
     scale = sign * math.sqrt(8 / math.pi)
-    square = ops.mul(x, x)
-    slope = ops.add(ops.mul(square, const(x.dtype, 0.044715 * scale)), const(x.dtype, scale))
+    slope = ops.add(ops.mul(ops.mul(x, x), const(x.dtype, 0.044715 * scale)), const(x.dtype, scale))
     return ops.mul(x, slope)
 
 

@@ -242,7 +242,7 @@ class _Writer:
             case Prefetch() if isinstance(node.src[0].op, NextParam):
                 pass  # the text is that of one launch
             case Prefetch():
-                self.say(f"__builtin_prefetch(&{self.pointer(node.src[0])}[{self.bare(node.src[1])}]);")
+                self.say(f"__builtin_prefetch(&{self.pointer(node.src[0])}[{self.bare(node.src[1])}], 0, 2);")
             case Elementwise():
                 self.define(node, self.elementwise(node))
             case _:

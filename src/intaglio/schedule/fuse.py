@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.ir.node import Node, rebuild, substitute, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Elementwise, Mul
-from intaglio.ops.memory import Buffer, BufferRef, Const, Put, Window, buffer, window
+from intaglio.ops.memory import Buffer, BufferRef, Put, Window, buffer, window
 from intaglio.ops.movement import Expand, Pad, Permute, Reshape, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.contexts import Contexts, is_of_same_row, loops_of
@@ -28,8 +28,8 @@ LONGEST: Final = 2048  # ops computed in one kernel before a value in between ge
 MOST_READS: Final = 160  # arrays that a kernel reads before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
 LIGHT: Final = 1 << 16  # elements up to which statements of different shapes share a kernel
-SEPARATE: Final = 1 << 15  # elements up to which statements share one though they have nothing to share in it
-PART: Final = 8  # of what a statement takes, that much is worth sharing
+SEPARATE: Final = 1 << 15  # elements that a statement takes up to which it shares one with what it shares nothing else
+PART: Final = 8  # one such part of what a statement reads is worth sharing
 AROUND: Final = 16  # elements a turn of a loop up to which what comes before or after it is in its kernel
 MANY: Final = 8  # ops from which a value of some size that statements share is stored
 ROW: Final = 1 << 18  # elements of a row that a cache holds
@@ -589,6 +589,7 @@ def together(statements: list[Statement]) -> list[list[Statement]]:
     """
     groups: list[list[Statement]] = []
     written: set[BufferRef] = set()
+    windows: dict[Node, dict[Node, View]] = {}
     loops: list[Repeat] = []  # those of the last group
     for place, statement in enumerate(statements):
         if isinstance(statement, Repeat):
@@ -599,7 +600,7 @@ def together(statements: list[Statement]) -> list[list[Statement]]:
             groups.append([*_setup(groups, loops), statement])
         elif loops and _follows(groups[-1], loops, statement):
             groups[-1].append(statement)
-        elif not loops and groups and _joins(groups[-1], statement, written):
+        elif not loops and groups and _joins(groups[-1], statement, written, windows):
             groups[-1].append(statement)
             written.add(statement.ref)
         else:
@@ -654,8 +655,10 @@ def _room(loops: list[Repeat]) -> int:
     return max(LIGHT, AROUND * turns, own)
 
 
-def _joins(group: list[Statement], statement: Write, written: set[BufferRef]) -> bool:
-    """Whether a statement goes into a kernel that others are in."""
+def _joins(
+    group: list[Statement], statement: Write, written: set[BufferRef], windows: dict[Node, dict[Node, View]]
+) -> bool:
+    """Whether a statement goes into a kernel that others are in. `windows`: what is known of values (`_windows`)."""
     if len(group) >= TOGETHER:
         return False
     first = group[0]
@@ -682,28 +685,47 @@ def _joins(group: list[Statement], statement: Write, written: set[BufferRef]) ->
         and (s.ref is not statement.ref or not s.view.overlaps(statement.view))
         for s in group
     )
-    if same and loops_of(first.value) == loops_of(statement.value) and not _heavy(first) and not _heavy(statement):
-        return _work(statement) <= SEPARATE or _shares(group, statement)
-    sizes = sum(s.value.size for s in group if isinstance(s, Write)) + statement.value.size
-    return sizes <= LIGHT and not _heavy(first) and not _heavy(statement)
+    if not same or loops_of(first.value) != loops_of(statement.value):
+        sizes = sum(s.value.size for s in group if isinstance(s, Write)) + statement.value.size
+        if sizes > LIGHT:
+            return False
+    if _heavy(first) or _heavy(statement):
+        return False
+    return _work(statement) <= SEPARATE or _shares(group, statement, windows)
 
 
-def _shares(group: list[Statement], statement: Write) -> bool:
-    """Whether a statement needs much of what others need: a value, or memory, that one kernel takes once for all.
+def _shares(group: list[Statement], statement: Write, windows: dict[Node, dict[Node, View]]) -> bool:
+    """Whether a statement reads much of what others read, which one kernel takes from memory once for all.
 
     Of large arrays that have nothing in common, a kernel would go through all at once, and each through the caches of
     the others: by a kernel for each, of one program, they take half of the time.
     """
-    seen = set(toposort([s.value for s in group if isinstance(s, Write)]))
-    held = {n.op.ref for n in seen if isinstance(n.op, Buffer)}
-    least = max(statement.value.nbytes, _work(statement)) // PART
-    for n in toposort((statement.value,)):
-        if isinstance(n.op, Buffer):
-            if n.op.ref in held and n.op.ref.nbytes >= least:
-                return True
-        elif n in seen and n.nbytes >= least and not isinstance(n.op, Const | Expand):
-            return True
-    return False
+    own = _windows(statement, windows)
+    least = sum(map(_extent, own.values())) // PART
+    return any(
+        n.src[0] is m.src[0] and min(_extent(a), _extent(b)) >= least and a.overlaps(b)
+        for other in group
+        if isinstance(other, Write)
+        for n, a in _windows(other, windows).items()
+        for m, b in own.items()
+    )
+
+
+def _windows(statement: Write, known: dict[Node, dict[Node, View]]) -> dict[Node, View]:
+    """What a statement's value reads, and the views; noted by the value."""
+    found = known.get(statement.value)
+    if found is None:
+        found = known[statement.value] = {}
+        for n in toposort((statement.value,)):
+            if isinstance(n.op, Window) and isinstance(n.src[0].op, Buffer):
+                found[n] = n.op.view
+    return found
+
+
+def _extent(view: View) -> int:
+    """The bytes of a view, each once."""
+    low, high = view.byte_bounds()
+    return min(view.nbytes, high - low)
 
 
 def _heavy(statement: Statement) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Axis = int | Sequence[int] | None
 HALF = (dtypes.float16, dtypes.bfloat16)
-TRUTHS = ("any", "all")  # extremes of bool that nothing has, too
+TRUTHS = ("any", "all")  # extremes that no elements have, too
 
 
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class _Form(NamedTuple):
         elements: How many each result is of.
         op: The reduction; None along no axes.
         shape: That of its result.
-        keep: What puts the axes that go back with size 1, if that is to be.
+        keep: What gives it the axes again, with size 1, if they are to stay.
         kept: The shape then.
     """
 

@@ -102,7 +102,7 @@ KERNELS: dict[str, Callable[[Operands], tuple[Node, np.ndarray]]] = {
     "turned product": lambda k: product(k, 40, 300, 70, turned=True),
     "few rows": lambda k: product(k, 5, 700, 1500),
     "dots": lambda k: product(k, 6, 401, 900, turned=True),
-    "dots of one row": lambda k: product(k, 1, 4000, 900, turned=True),
+    "row by turned": lambda k: product(k, 1, 4000, 900, turned=True),
 }
 TARGET = host_target(2)
 

@@ -1,4 +1,4 @@
-"""Products of few rows by transposed matrices: sums along memory, the same whoever computes them."""
+"""Products of few rows by transposed matrices, by one row too: sums along memory, the same whoever computes them."""
 
 from __future__ import annotations
 

@@ -133,4 +133,4 @@ def test_what_asks_is_a_hint_in_each_form() -> None:
     address, _ = compiler().load(llvm.render(code, host_target(1)), "hint")
     function(address, code)(slots.buffer_info()[0], 0, 1)
     assert out[0] == 2
-    assert "__builtin_prefetch(&data0[1099511627776LL]);" in c.render(code)
+    assert "__builtin_prefetch(&data0[1099511627776LL], 0, 2);" in c.render(code)

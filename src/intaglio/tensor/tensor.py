@@ -127,13 +127,15 @@ class Tensor(TensorBase):
     def _extremes(self) -> tuple[int, int] | None:
         """(0 or the lowest integer if that is less, the highest) where they are known without computing, else None."""
         with engine.lock:
+            storage = self._storage
+            found = None if storage is None or storage.log or storage.stays else storage.extremes
+            if found is not None and storage is not None and found[0] == storage.sequence and found[1] == self._view:
+                return found[2:]
             array = self._host()
             if array is None:
-                return convert.extremes_below(self._node) if self._storage is None and self._node is not None else None
+                return convert.extremes_below(self._node) if storage is None and self._node is not None else None
             storage, view = self._place()
-            found = storage.extremes
-            if found is None or found[0] != storage.sequence or found[1] != view or storage.stays:
-                found = storage.extremes = (storage.sequence, view, *convert.extremes(array))
+            found = storage.extremes = (storage.sequence, view, *convert.extremes(array))
             return found[2:]
 
     def _remember_check(

@@ -361,6 +361,12 @@ def test_an_interrupt_waits_for_the_chunks() -> None:
         signal.signal(signal.SIGALRM, old)
 
 
+def ends_well(program: str) -> bool:
+    """Whether a process of its own that runs a program ends without fault, each of three times."""
+    command = [sys.executable, "-c", program]
+    return all(subprocess.run(command, timeout=60, check=False).returncode == 0 for _ in range(3))
+
+
 def test_the_interpreter_ends_while_workers_are_awake() -> None:
     program = (
         "from intaglio import Context, GlobalCounters, Tensor\n"
@@ -368,8 +374,7 @@ def test_the_interpreter_ends_while_workers_are_awake() -> None:
         "    x = Tensor.ones(1 << 20).realize()\n"
         "    (x * 2 + 1).realize()\n"
     )
-    for _ in range(3):
-        assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert ends_well(program)
 
 
 def test_the_interpreter_ends_while_a_worker_gets_no_processor() -> None:
@@ -384,5 +389,4 @@ def test_the_interpreter_ends_while_a_worker_gets_no_processor() -> None:
         "    (x * 3 + 1).realize()\n"
         "    assert any(pool.pool.awake(2))\n"
     )
-    for _ in range(3):
-        assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert ends_well(program)

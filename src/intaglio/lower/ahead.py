@@ -6,6 +6,7 @@ A processor by itself looks ahead as far as some hundred instructions, and along
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from intaglio.ir.node import Node, toposort, walk
@@ -59,14 +60,14 @@ def asked_along(loops: Loops, places: list[Place], ranges: list[Node], moved: in
     folds = [n for n in walk([p.value for p in places]) if isinstance(n.op, Fold)]
     known = {p.best for p in map(position_of, folds) if p is not None}  # each is found with its position
     nodes = toposort([p.value for p in places], enter=lambda n: n not in known)
-    loads = [n for n in nodes if isinstance(n.op, Load)]
-    pointers = [n.src[0] for n in loads]
+    loads = {n for n in nodes if isinstance(n.op, Load)}
+    counts = Counter(n.src[0] for n in loads)
     around = sum(emitter.bit(r) for r in ranges)
     found: dict[Node, Ahead] = {}
     for fold in folds:
         far = moved > emitter.target.level3 or _is_by_row(emitter, fold, around)
         for n in walk(fold.src[:1]) if far and fold not in known else ():
-            single = n in loads and pointers.count(n.src[0]) == 1 and not around & ~emitter.mask(n)
+            single = n in loads and counts[n.src[0]] == 1 and not around & ~emitter.mask(n)
             _, terms = emitter.index.affine(n.src[1]) if single else (0, {})
             along = any(terms.get(r) == 1 for r in fold.src[1:])
             if along and n.dtype.itemsize * _size(loops, n) > emitter.target.level2:

@@ -197,8 +197,7 @@ class Nests:
             for group in [places] if v is not None else self._apart(places, outer):
                 ahead = asked_along(loops, group, outer, self._moved) if v is None else {}
                 self.emitter.ahead.update(ahead)
-                own = inner if group is places else replace(inner, store=functools.partial(self._store, group))
-                self._chunks(outer, own, work, split=split)
+                self._chunks(outer, replace(inner, store=functools.partial(self._store, group)), work, split=split)
                 for load in ahead:
                     del self.emitter.ahead[load]
 

@@ -24,6 +24,7 @@ from intaglio.ops.reduce import reduce
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node, Result, Shape
 
 HALF: Final = (dtypes.float16, dtypes.bfloat16)
@@ -80,10 +81,14 @@ class TanhGelu(Layer):
         return _in_single(_bounded_tanh_gelu, *src)
 
 
+def single(dtype: DType) -> DType:
+    """What a float dtype is computed and added in: half precision in float32."""
+    return dtypes.float32 if dtype in HALF else dtype
+
+
 def _in_single(formula: Callable[[Node], Node], x: Node) -> Node:
-    """A formula of x, of which half precision is computed in float32 and rounded at last."""
-    wide = dtypes.float32 if x.dtype in HALF else x.dtype
-    return ops.cast(formula(ops.cast(x, wide)), x.dtype)
+    """A formula of x, of which half precision is rounded at last."""
+    return ops.cast(formula(ops.cast(x, single(x.dtype))), x.dtype)
 
 
 def _sigmoid(x: Node) -> Node:
@@ -267,8 +272,7 @@ def _kept(kind: str, x: Node, axes: tuple[int, ...]) -> Node:
 
 def _mean(x: Node, axes: tuple[int, ...], count: Node) -> Node:
     """The mean along axes, which stay with size 1; half precision is added in float32."""
-    wide = dtypes.float32 if x.dtype in HALF else x.dtype
-    total = _kept("sum", ops.cast(x, wide), axes)
+    total = _kept("sum", ops.cast(x, single(x.dtype)), axes)
     return ops.cast(ops.div(total, count), x.dtype)
 
 

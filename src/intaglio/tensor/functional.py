@@ -10,13 +10,13 @@ from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
 from intaglio.ir.node import make_known
 from intaglio.ops import elementwise as ops
-from intaglio.ops.layers import BATCH_NORM, GELU, RMS_NORM, SIGMOID, TANH_GELU, LayerNorm, attention
+from intaglio.ops.layers import BATCH_NORM, GELU, HALF, RMS_NORM, SIGMOID, TANH_GELU, LayerNorm, attention, single
 from intaglio.ops.memory import const
 from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
 from intaglio.tensor.combine import gathered
 from intaglio.tensor.elementwise import broadcast_shapes, check_computes, check_device, copied, tensor_of
 from intaglio.tensor.movement import axis_of, expanded, ravel
-from intaglio.tensor.reduce import HALF, mean
+from intaglio.tensor.reduce import mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +144,7 @@ def _layer_norm(dtype: DType, extents: Shape) -> tuple[LayerNorm, Node]:
     Raises: DTypeError if it is not computed in the dtype.
     """
     check_computes("layer_norm", dtype)
-    return LayerNorm(len(extents)), const(_sums_of(dtype), math.prod(extents))
+    return LayerNorm(len(extents)), const(single(dtype), math.prod(extents))
 
 
 def _by_one_node(op: Composite, x: Tensor) -> Tensor:
@@ -157,11 +157,6 @@ def _by_one_node(op: Composite, x: Tensor) -> Tensor:
         dtype = node.dtype
     check_computes(op.name, dtype)
     return x._make(make_known(op, (node,), dtype, node.shape), x)
-
-
-def _sums_of(dtype: DType) -> DType:
-    """The dtype that sums of a float dtype are made in."""
-    return dtypes.float32 if dtype in HALF else dtype
 
 
 def _norm(
@@ -232,7 +227,7 @@ def rms_norm(self: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> T
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
     count = self.shape[-1]
     check_computes("rms_norm", x.dtype)
-    src = [x._value(), const(_sums_of(x.dtype), count), const(x.dtype, number("rms_norm", "eps", eps))]
+    src = [x._value(), const(single(x.dtype), count), const(x.dtype, number("rms_norm", "eps", eps))]
     return _norm("rms_norm", RMS_NORM, (x,), src, (count,), (weight, None))
 
 
@@ -468,7 +463,7 @@ def _attention(
     dtype = promote(promote(query, key), value)
     dtype = dtype if dtype.is_float else dtypes.default_float
     check_computes(name, dtype)
-    wide = _sums_of(dtype)
+    wide = single(dtype)
     wide = wide if mask is None else promote(wide, mask)
     if queries[-1] != keys[-1]:
         raise ShapeError(f"{name}: query and key must be of one width; {queries} and {keys}.")

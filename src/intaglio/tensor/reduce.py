@@ -11,7 +11,7 @@ from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.node import make_known
 from intaglio.ops import elementwise as ops
-from intaglio.ops.layers import LogSoftmax, Softmax
+from intaglio.ops.layers import HALF, LogSoftmax, Softmax, single
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import Reshape, expand, reshape
 from intaglio.ops.reduce import EXTREMES, reduction
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
 
 Axis = int | Sequence[int] | None
-HALF = (dtypes.float16, dtypes.bfloat16)
 TRUTHS = ("any", "all")  # extremes that no elements have, too
 
 
@@ -72,7 +71,7 @@ def _form(name: str, kind: str, dtype: DType, shape: Shape, axis: int | tuple[in
     if kind in EXTREMES and name not in TRUTHS and any(shape[a] == 0 for a in axes):
         raise ShapeError(f"{name}: there must be an element to choose; the axes {axes} of shape {shape} are empty.")
     left = tuple(n for a, n in enumerate(shape) if a not in axes)
-    wide = dtypes.float32 if dtype in HALF and kind not in EXTREMES else dtype
+    wide = dtype if kind in EXTREMES else single(dtype)
     if not axes:
         return _Form(dtype, 1, None, left, None, left)
     kept = kept_shape(shape, axes)
@@ -85,8 +84,7 @@ def _total(name: str, kind: str, node: Node, axis: Axis, keepdim: object) -> tup
     if axis is not None and axis.__class__ is not int:
         axis = axes_of(name, axis, len(node.shape))
     dtype, count, op, shape, keep, kept = _form(name, kind, node.dtype, node.shape, axis, bool(keepdim))
-    if node.dtype is not dtype:
-        node = ops.cast(node, dtype)
+    node = ops.cast(node, dtype)
     if op is not None:
         node = make_known(op, (node,), dtype, shape)
     return node if keep is None else make_known(keep, (node,), dtype, kept), count
@@ -451,7 +449,7 @@ def _line_form(
     Raises: DTypeError if it cannot be computed; ShapeError if there is no such axis.
     """
     own = dtype if dtype.is_float else dtypes.default_float
-    wide = dtypes.float32 if dtype in HALF else own
+    wide = single(own)
     check_computes(name, wide)
     return wide, op(axis_of(name, axis, rank or 1)), own
 

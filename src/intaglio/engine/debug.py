@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from intaglio.core.config import config, settings_now
+from intaglio.core.config import config
 from intaglio.core.size import at
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import explain
@@ -50,15 +50,14 @@ def _picture(lines: Sequence[str], kind: str) -> None:
         _say(f"graph: the picture of the {kind} is not written; {error.strerror or error}.")
 
 
-def watches_schedules() -> bool:
+def watches_schedules(settings: Config) -> bool:
     """Whether somebody wants to see schedules."""
-    settings = settings_now()
     return settings.debug > 0 or settings.graph > 0
 
 
 def watches_kernels(settings: Config) -> bool:
     """Whether somebody wants to see kernels, before they run or as they do."""
-    return settings.debug > 1 or settings.graphuops > 0 or explain.is_asked()
+    return settings.debug > 1 or settings.graphuops > 0 or explain.asked() is not None
 
 
 def schedule(program: Program, kernels: Sequence[PlannedKernel | Copy]) -> None:
@@ -105,9 +104,8 @@ def _values(program: Program) -> list[Node]:
     return substitute(roots, leaves)
 
 
-def prepare(made: Plan) -> None:
+def prepare(made: Plan, settings: Config) -> None:
     """Make the texts and pictures of kernels that are new: before the first launch, since they may fail."""
-    settings = settings_now()
     level = settings.debug
     if level < 3 and not settings.graphuops:
         return
@@ -125,14 +123,14 @@ def searched(name: str, seconds: float, ratio: float, choice: str, tried: int) -
         _say(f"search: {name} {seconds * 1e6:.2f}us, {1 / ratio:.2f} times as fast of {tried} candidates: {choice}")
 
 
-def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
+def launch(made: Plan, step: Stretch, slots: array[int], settings: Config) -> None:
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
     device, launches = step.device, step.launches
-    if explain.is_asked():
+    if explain.asked() is not None:
         for kernel in _of_stretch(made, step):
             explain.note(kernel.ast, kernel.size_slot)
-    if settings_now().debug < 2:
-        device.run(launches, slots, 0, step.count)
+    if settings.debug < 2:
+        device.run(launches, slots, 0, step.count, settings)
         if device.notes:
             device.ran.update(device.notes)
             device.notes.clear()
@@ -148,7 +146,7 @@ def launch(made: Plan, step: Stretch, slots: array[int]) -> None:
         if note:
             _say(note)
         started = time.perf_counter()
-        device.run(launches, slots, place, place + 1)
+        device.run(launches, slots, place, place + 1, settings)
         seconds = max(time.perf_counter() - started, 1e-9)
         device.ran.add(executable)
         memory = GlobalCounters.mem_used / 1e9

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.waves import Wave
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
@@ -115,11 +116,11 @@ class Device:
 
     def allocate(self, nbytes: int) -> Buffer:
         """Bytes with undefined contents."""
-        return self.allocate_all(Order((nbytes,)))[0]
+        return self.allocate_all(Order((nbytes,)), settings_now())[0]
 
-    def allocate_all(self, order: Order) -> Sequence[Buffer]:
+    def allocate_all(self, order: Order, settings: Config) -> Sequence[Buffer]:
         """As allocate, several at once."""
-        return self.allocator.allocate_all(order)
+        return self.allocator.allocate_all(order, settings)
 
     def load(self, ast: Node, size_slot: int | None = None, choice: Choice = MODEL) -> Executable:
         """A kernel compiled, once for each AST and choice.
@@ -148,10 +149,10 @@ class Device:
         """A kernel that runs nothing."""
         return Executable(lowered.name, lowered, 0, "")
 
-    def rouse(self) -> None:
+    def rouse(self, settings: Config) -> None:
         """Get ready for kernels that threads share, which come soon."""
 
-    def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
+    def run(self, launches: Launches, slots: array[int], first: int, last: int, settings: Config) -> None:
         """Run kernels from number `first` to before `last` in order, with the arguments of all."""
 
     def copy(self, source: Buffer, view: View, target: Buffer) -> None:
@@ -229,20 +230,20 @@ class Cpu(Device):
         """The text that is compiled."""
         return llvm.render(lowered.linear, self.target)
 
-    def rouse(self) -> None:
+    def rouse(self, settings: Config) -> None:
         """Wake the threads that sleep."""
-        threads = threads_now()
+        threads = settings.threads or process_threads()
         if threads > 1:
             pool.rouse(threads)
 
-    def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
+    def run(self, launches: Launches, slots: array[int], first: int, last: int, settings: Config) -> None:
         """Run kernels in order; waves and large kernels by as many threads as the settings say."""
         if launches.table is None:
             noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
             rows = [Row(e.address, start, e.lowered.chunks, cost, e.lowered.series) for e, start, cost in noted]
             pool.provide(max(scratch_of(e.lowered.linear)[1] for e in launches.executables))
             launches.table = Table(_compiler(), rows, launches.waves)
-        launches.table.run(slots, threads_now(), first, last)
+        launches.table.run(slots, settings.threads or process_threads(), first, last)
 
 
 class Interpreter(Device):
@@ -255,7 +256,7 @@ class Interpreter(Device):
         """What DEBUG says of it."""
         return "the interpreter"
 
-    def run(self, launches: Launches, slots: array[int], first: int, last: int) -> None:
+    def run(self, launches: Launches, slots: array[int], first: int, last: int, settings: Config) -> None:
         """Interpret kernels in order."""
         for number in range(first, last):
             lowered = launches.executables[number].lowered
@@ -268,7 +269,7 @@ class Disk(Device):
 
     kind = "DISK"
 
-    def allocate_all(self, order: Order) -> Sequence[Buffer]:
+    def allocate_all(self, order: Order, settings: Config) -> Sequence[Buffer]:
         """Nothing can be computed on a file."""
         raise DeviceError('disk: values cannot be computed on a file; move the tensor first, with .to("CPU").')
 

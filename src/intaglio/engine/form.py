@@ -137,6 +137,7 @@ class Form:
         temporaries: The bytes and the device of each.
         loaded: The kernels compiled as they run (None for copies), once they have.
         sharing: The devices on which threads share some of them.
+        ready: The steps, once they are there, of kernels that are not searched for.
     """
 
     def __init__(self, template: Template, size: int) -> None:
@@ -154,6 +155,7 @@ class Form:
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
         self.loaded: list[Executable | None] = []
         self.sharing: list[Device] = []
+        self.ready: list[Stretch | Move] = []
         self._costs: list[int] = []  # of each kernel
         self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
@@ -217,6 +219,7 @@ class Form:
             self._beam = searched
             stretches = [step for step in self._steps if isinstance(step, Stretch)]
             self.sharing = [*dict.fromkeys(stretch.device for stretch in stretches if stretch.shared)]
+            self.ready = self._steps if searched is None else []
         return self._steps
 
     def _arranged(self, holes: int, zero: int) -> list[Stretch | Move]:

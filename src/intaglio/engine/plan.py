@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import IntaglioError, InternalError
 from intaglio.core.size import UnsizedError, at, varies
@@ -25,8 +26,9 @@ from intaglio.schedule.sizes import apart, fits, is_uniform, put_together, take_
 from intaglio.schedule.structure import Structure, stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.form import Move, Stretch
     from intaglio.schedule.kernels import Slot
     from intaglio.schedule.program import Program, Statement
@@ -56,13 +58,21 @@ class Plan:
     """
 
     def __init__(
-        self, form: Form, refs: list[BufferRef], starts: list[int], numbers: list[Const], keep: Iterable[BufferRef] = ()
+        self,
+        form: Form,
+        refs: list[BufferRef],
+        starts: list[int],
+        numbers: list[Const],
+        keep: Collection[BufferRef] = (),
     ) -> None:
+        if form.temporaries:
+            refs = refs + [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
+            starts = starts + [0] * len(form.temporaries)
         self.form: Final = form
-        self.refs: Final = refs + [BufferRef(nbytes, device) for nbytes, device in form.temporaries]
-        self.starts: Final = starts + [0] * len(form.temporaries)
+        self.refs: Final = refs
+        self.starts: Final = starts
         self.numbers: Final = numbers
-        self.renamed: Final = {ref: ref for ref in keep}
+        self.renamed: Final = dict(zip(keep, keep, strict=True))
         for a, b in form.renamed:
             self.renamed[self.refs[a]] = self.refs[b]
 
@@ -78,7 +88,10 @@ class Plan:
 
     def steps(self, beam: int) -> list[Stretch | Move]:
         """What is done in order: kernels, compiled (and searched for, as BEAM says), and copies."""
-        return self.form.steps(beam, len(self.numbers), lambda: self.kernels)
+        form = self.form
+        if form.ready and not beam:
+            return form.ready
+        return form.steps(beam, len(self.numbers), lambda: self.kernels)
 
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:
@@ -183,35 +196,26 @@ class Plans:
         return self._planned(program, structure, self._form(structure))
 
     def recall(
-        self,
-        key: bytes,
-        refs: list[BufferRef],
-        starts: list[int],
-        literals: list[Const],
-        program: Callable[[], Program],
-    ) -> Plan:
-        """The kernels of a program that is known by a key of numbers, or of the program as it is made where none is.
+        self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const], settings: Config
+    ) -> Plan | None:
+        """The kernels of a program that is known by a key of numbers; None where none is, or somebody watches.
 
         Args:
             refs: Its buffers, in the order of its structure's.
             starts: For each, the byte from which the structure sees it.
             literals: The numbers that kernels may take as arguments.
+            settings: Those in force, which say whether somebody watches.
         """
-        found = self.recalled(key, refs, starts, literals)
-        return found if found is not None else self._learnt(key, refs, starts, literals, program())
-
-    def recalled(self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const]) -> Plan | None:
-        """The kernels of a program that is known by a key of numbers; None where none is."""
         found = self._recalled.get(key)
-        if found is None or debug.watches_schedules():
+        if found is None or debug.watches_schedules(settings):
             return None
-        form = found.forms.get(tuple([literals[k].bits for k in found.stay]))
+        form = found.forms.get(tuple([literals[k].bits for k in found.stay]) if found.stay else ())
         if form is None:
             return None
         if found.buffers is not None:
             starts = [starts[k] + rest for k, rest in found.buffers]
             refs = [refs[k] for k, _ in found.buffers]
-        return Plan(form, refs, starts, [literals[k] for k in found.lifted])
+        return Plan(form, refs, starts, [literals[k] for k in found.lifted] if found.lifted else [])
 
     def starts_at(self, key: bytes, rests: Sequence[int]) -> bool:
         """Whether the structure known by a key sees each buffer so far behind where the program starts there."""
@@ -262,10 +266,8 @@ class Plans:
         while self._recalled_size > KEYS:
             self._recalled_size -= len(self._recalled.popitem(last=False)[0])
 
-    def _learnt(
-        self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const], made: Program
-    ) -> Plan:
-        """The kernels of a program, which is known by a key from now on."""
+    def learn(self, key: bytes, refs: list[BufferRef], starts: list[int], literals: list[Const], made: Program) -> Plan:
+        """The kernels of a program, which is known by a key from now on. See `recall`."""
         found = self._recalled.get(key)
         structure = Structure(made)
         form = self._form(structure)
@@ -288,7 +290,7 @@ class Plans:
     def _planned(self, program: Program, structure: Structure, form: Form) -> Plan:
         """A form over the buffers and numbers of a program."""
         made = Plan(form, structure.refs, structure.starts, structure.numbers, program.keep)
-        if debug.watches_schedules():
+        if debug.watches_schedules(settings_now()):
             debug.schedule(program, made.kernels)
         return made
 

@@ -6,11 +6,11 @@ import importlib
 import signal
 import threading
 from array import array
-from operator import add
+from operator import add, attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.config import config, settings_now
+from intaglio.core.config import settings_now
 from intaglio.core.errors import InternalError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
@@ -23,14 +23,20 @@ from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.form import Stretch
     from intaglio.engine.plan import Plan
+    from intaglio.ops.memory import Const
 
 lock: Final = across_forks(threading.RLock(), Level.ENGINE)
+_BLOCKS: Final = frozenset((Block,))
 _swap: Final[Callable[[int, object], object]] = importlib.import_module("_signal").signal
 # what `signal.signal` calls, without its search for names of handlers, which takes longer than a small kernel
+_memory: Final[Callable[[BufferRef], object]] = attrgetter("memory")
+_address: Final[Callable[[object], int]] = attrgetter("address")
+_bits: Final[Callable[[Const], int]] = attrgetter("bits")
 
 
 # -- buffers
@@ -38,7 +44,7 @@ _swap: Final[Callable[[int, object], object]] = importlib.import_module("_signal
 
 def default_device() -> str:
     """The name of the device of tensors that name none."""
-    return usual_name(config.device)
+    return usual_name(settings_now().device)
 
 
 def new_ref(nbytes: int, device: str) -> BufferRef:
@@ -87,9 +93,11 @@ class _Uninterrupted:
     __slots__ = ("_is_main", "_old", "_pending")
 
     def __enter__(self) -> None:
-        self._is_main = threading.get_ident() == threading.main_thread().ident
         self._pending: list[tuple[int, object]] = []
-        self._old = _swap(signal.SIGINT, self._wait) if self._is_main else None
+        self._old: object = None
+        self._is_main = threading.get_ident() == threading.main_thread().ident
+        if self._is_main:
+            self._old = _swap(signal.SIGINT, self._wait)
 
     def _wait(self, number: int, frame: object) -> None:
         """Note a signal."""
@@ -102,35 +110,36 @@ class _Uninterrupted:
                 self._old(*self._pending[0])
 
 
-def execute(made: Plan, committed: Callable[[], None]) -> None:
+def execute(made: Plan, committed: Callable[[], None] | None, settings: Config) -> None:
     """Compile and allocate everything, then run and commit: after the first launch nothing can fail.
 
-    An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
+    An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice. A plan
+    with nothing to commit has nothing but new buffers written: it may.
     """
     with lock:
-        settings = settings_now()
-        steps = made.steps(settings.beam)
-        for device in made.form.sharing:
-            device.rouse()
-        _provide(made)
+        form = made.form
+        steps = form.ready if form.ready and not settings.beam else made.steps(settings.beam)
+        for device in form.sharing:
+            device.rouse(settings)
+        _provide(made, settings)
         watched = debug.watches_kernels(settings)
         if watched:
-            debug.prepare(made)
-        words = _words(made)
+            debug.prepare(made, settings)
+        if committed is None:
+            _run(made, steps, settings, watched=watched)
+            return
         with _Uninterrupted():
-            for step in steps:
-                if isinstance(step, Move):
-                    _move(made, step)
-                else:
-                    _launch(made, step, words, watched=watched)
+            _run(made, steps, settings, watched=watched)
             committed()
 
 
-def _provide(made: Plan) -> None:
+def _provide(made: Plan, settings: Config) -> None:
     """Give the fresh buffers of a plan their bytes: all, or none."""
-    form, refs = made.form, made.refs
-    rooms = [(room, room.device.allocate_all(room.order)) for room in form.rooms]
-    for room, blocks in rooms:
+    refs, rooms = made.refs, made.form.rooms
+    found: list[Sequence[Buffer]] = []
+    for room in rooms:
+        found.append(room.device.allocate_all(room.order, settings))
+    for room, blocks in zip(rooms, found, strict=True):
         for number, block in zip(room.own, blocks, strict=False):
             refs[number].memory = block
         for number, nbytes, place, start in room.placed:
@@ -138,14 +147,27 @@ def _provide(made: Plan) -> None:
             refs[number].memory = Buffer(block.address + start, nbytes, block)
 
 
+def _run(made: Plan, steps: Sequence[Stretch | Move], settings: Config, *, watched: bool) -> None:
+    """Do all steps in order."""
+    words = _words(made)
+    for step in steps:
+        if isinstance(step, Move):
+            _move(made, step)
+        else:
+            _launch(made, step, words, settings, watched=watched)
+
+
 def _words(made: Plan) -> list[int]:
     """What the arguments of a plan's kernels are picked from."""
     used = made.form.pick(made.refs)
-    words = [(memory if type(memory := ref.memory) is Block else buffer_of(ref)).address for ref in used]
+    found = [*map(_memory, used)]
+    if not _BLOCKS.issuperset(map(type, found)):
+        found = [*map(buffer_of, used)]
+    words = [*map(_address, found)]
     if any(made.starts):
         words = [*map(add, words, made.form.pick(made.starts))]
     if made.numbers:
-        words += [number.bits for number in made.numbers]
+        words += map(_bits, made.numbers)
     words.append(0)
     return words
 
@@ -160,7 +182,7 @@ def _move(made: Plan, step: Move) -> None:
     GlobalCounters.global_mem += 2 * view.nbytes
 
 
-def _launch(made: Plan, step: Stretch, words: list[int], *, watched: bool) -> None:
+def _launch(made: Plan, step: Stretch, words: list[int], settings: Config, *, watched: bool) -> None:
     """Run the kernels of a stretch: by one call, unless somebody watches."""
     slots = array("Q", step.pick(words))
     for place, rest in step.rests:
@@ -171,8 +193,8 @@ def _launch(made: Plan, step: Stretch, words: list[int], *, watched: bool) -> No
     counters.global_mem += step.nbytes
     started = perf_counter()
     if watched:
-        debug.launch(made, step, slots)
+        debug.launch(made, step, slots, settings)
     else:
-        step.device.run(step.launches, slots, 0, step.count)
+        step.device.run(step.launches, slots, 0, step.count, settings)
     counters.run_seconds += perf_counter() - started
     counters.launch_count += 1

@@ -8,7 +8,6 @@ import threading
 from collections import defaultdict
 from functools import lru_cache
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.config import settings_now
@@ -21,15 +20,14 @@ from intaglio.runtime.pages import anonymous, enlarge
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from intaglio.core.config import Config
+
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 16  # bytes from which memory is taken by whole pages
 HUGE: Final = 1 << 22  # bytes from which huge pages are asked for: fewer to be touched first, and to be found again
 
 
 Lease: TypeAlias = tuple[object, int, int]  # memory that is taken: what keeps it alive, its address, its bytes
-_first: Final[Callable[[tuple[Lease, int]], Lease]] = itemgetter(0)
-_second: Final[Callable[[tuple[Lease, int]], int]] = itemgetter(1)
-_capacity: Final[Callable[[Lease], int]] = itemgetter(2)
 _new: Final = object.__new__
 
 
@@ -81,14 +79,13 @@ class Allocator:
 
         Raises: DeviceError if there are not so many, or the settings in force allow no more.
         """
-        return self.allocate_all(Order((nbytes,)))[0]
+        return self.allocate_all(Order((nbytes,)), settings_now())[0]
 
-    def allocate_all(self, order: Order) -> list[Block]:
+    def allocate_all(self, order: Order, settings: Config) -> list[Block]:
         """As allocate, several at once.
 
-        Raises: DeviceError if there are not so many bytes, or the settings in force allow no more.
+        Raises: DeviceError if there are not so many bytes, or the settings allow no more.
         """
-        settings = settings_now()
         with self._lock:
             before = self.used, self._kept
             if self._returned:
@@ -97,24 +94,21 @@ class Allocator:
             try:
                 if settings.memory_bytes:
                     self._check(order.total, settings.memory_bytes)
+                give_back = self._give_back
                 for capacity, sizes in order.runs:
-                    self._lend(capacity, sizes, blocks)
+                    free = self._free[capacity]
+                    for nbytes in sizes:
+                        lease = free.pop() if free else self._take(capacity)
+                        block = _new(Block)  # without a call of its class, which would take twice as long
+                        block.address, block.nbytes = lease[1], nbytes
+                        block.owner, block.give_back = lease, give_back
+                        blocks.append(block)
             finally:
                 done = order if len(blocks) == order.count else Order([block.nbytes for block in blocks])
                 self.used += done.total
                 self._kept -= done.capacity
                 _count(self.used - before[0], self._kept - before[1])
             return blocks
-
-    def _lend(self, capacity: int, sizes: Sequence[int], blocks: list[Block]) -> None:
-        """Append blocks of one capacity, made without a call of their class: that would take twice as long."""
-        free, give_back = self._free[capacity], self._give_back
-        for nbytes in sizes:
-            lease = free.pop() if free else self._take(capacity)
-            block = _new(Block)
-            block.address, block.nbytes = lease[1], nbytes
-            block.owner, block.give_back = lease, give_back
-            blocks.append(block)
 
     def _check(self, nbytes: int, limit: int) -> None:
         """Raise where more bytes would be in use than there may be."""
@@ -142,13 +136,17 @@ class Allocator:
 
     def _collect(self, most: int) -> None:
         """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
-        found = self._returned[:]
-        del self._returned[: len(found)]  # by now finalizers may have added more
-        self.used -= sum(map(_second, found))
-        for capacity, run in groupby(map(_first, found), _capacity):
-            kept = [*run][: max(most - self._kept, 0) // capacity]
-            self._free[capacity].extend(kept)
-            self._kept += capacity * len(kept)
+        returned, free = self._returned, self._free  # to the first, finalizers may add more meanwhile
+        used, kept = 0, self._kept
+        while returned:
+            lease, nbytes = returned.pop()
+            used += nbytes
+            capacity = lease[2]
+            if kept + capacity <= most:
+                kept += capacity
+                free[capacity].append(lease)
+        self.used -= used
+        self._kept = kept
 
     def _trim(self) -> int:
         """Let go of all free blocks."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
@@ -42,6 +43,7 @@ from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from intaglio.core.config import Config
     from intaglio.core.dtypes import DType
     from intaglio.engine.plan import Plan
     from intaglio.schedule.program import Statement
@@ -52,19 +54,20 @@ if TYPE_CHECKING:
 def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[BufferRef]:
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
+        settings = settings_now()
         wanted = list(storages)
-        still = standing(wanted, nodes)
+        still = standing(wanted, nodes, settings)
         if still is None:
-            again = recall(wanted, nodes)
+            again = recall(wanted, nodes, settings)
             if not isinstance(again, Recalled):
-                return Flush(_needed(wanted, nodes)).run(again)
-            _run(again.plan, again.commit)
+                return Flush(_needed(wanted, nodes)).run(again, settings)
+            _run(again.plan, again.commit, settings)
             return again.outputs
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
             return outputs
-        _run(plan, lambda: _found(homes))
+        _run(plan, functools.partial(_found, homes) if homes else None, settings)
         return outputs
 
 
@@ -72,21 +75,21 @@ def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pendi
     """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
     with engine.lock:
         wanted = list(storages)
-        still = standing(wanted, nodes)
-        if still is None or still.plan is None:
+        still = standing(wanted, nodes, settings_now())
+        plan, homes, outputs = still or (None, {}, [])
+        if plan is None:
             builder = Flush(_needed(wanted, nodes))
-            outputs = builder.build()
-            return builder.postpone(outputs)
-        held = _postponed(still.plan)
-        _found(still.homes)
-        return held, still.outputs
+            return builder.postpone(builder.build())
+        held = _postponed(plan)
+        _found(homes)
+        return held, outputs
 
 
-def _run(plan: Plan, commit: Callable[[], None]) -> None:
-    """Run a plan after what is postponed on its buffers. `commit`: notes that it has run."""
+def _run(plan: Plan, commit: Callable[[], None] | None, settings: Config) -> None:
+    """Run a plan after what is postponed on its buffers. `commit`: notes that it has run, if that changes anything."""
     if postponed:
         run_postponed(plan.buffers)
-    engine.execute(plan, commit)
+    engine.execute(plan, commit, settings)
 
 
 def _found(homes: dict[Storage, BufferRef]) -> None:
@@ -205,11 +208,12 @@ class Flush:
         """How the entries are grouped."""
         return Grouping(self.slice, self.homes)
 
-    def run(self, name: Name | None) -> list[BufferRef]:
+    def run(self, name: Name | None, settings: Config) -> list[BufferRef]:
         """Build the program, run it, then retire its entries.
 
         Args:
             name: What the flush is to be known by.
+            settings: Those in force.
         """
         outputs = self.build()
         renamed: dict[BufferRef, BufferRef] = {}
@@ -217,7 +221,7 @@ class Flush:
             plan = self._learnt(name) if name is not None else None
             plan = plan or plans.plan(self.program)
             renamed = plan.renamed
-            _run(plan, lambda: self._commit(renamed))
+            _run(plan, lambda: self._commit(renamed), settings)
         else:
             run_postponed([*outputs, *[s.ref for s in self.slice.wanted if s.ref is not None]])
             self._commit(renamed)

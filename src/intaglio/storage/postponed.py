@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.config import settings_now
 from intaglio.engine import realize as engine
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Pending:
     def run(self) -> None:
         """Run them, once."""
         if not self.done:
-            engine.execute(self.plan, self._finish)
+            engine.execute(self.plan, self._finish, settings_now())
 
     def _finish(self) -> None:
         """Note that they have run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from intaglio.core.config import settings_now
 from intaglio.engine import realize as engine
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef
@@ -17,6 +18,7 @@ from intaglio.storage.written import Written
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.plan import Plan
     from intaglio.ir.node import Node
     from intaglio.schedule.program import Program
@@ -83,7 +85,7 @@ class Recalled:
             node.place = renamed.get(ref, ref), View.contiguous(node.dtype, node.shape)
 
 
-def recall(storages: Sequence[Storage], nodes: Sequence[Node]) -> Recalled | Name | None:
+def recall(storages: Sequence[Storage], nodes: Sequence[Node], settings: Config) -> Recalled | Name | None:
     """A flush that ran before in this form; or what it is to be known by; None where that is not known."""
     history = _History.of(storages, nodes)
     if history is None:
@@ -98,10 +100,10 @@ def recall(storages: Sequence[Storage], nodes: Sequence[Node]) -> Recalled | Nam
     homes = [BufferRef(storage.nbytes, device) for storage in history.walk.homeless]
     outputs, saved = ([BufferRef(n.nbytes, device) for n in of] for of in (history.roots, history.kept))
     made = Made(homes, outputs, saved)
-    program = name.key, *history.buffers(made), history.walk.literals
-    plan = plans.recalled(*program)
+    program = name.key, *history.buffers(made), history.walk.literals, settings
+    plan = plans.recall(*program)
     if plan is None and _is_of_family(history, name):
-        plan = plans.recalled(*program)
+        plan = plans.recall(*program)
     return name if plan is None else Recalled(history, made, plan)
 
 
@@ -144,7 +146,8 @@ def learn(
     lost = {*saved.values()}
     outputs = [output.ref for output in program.outputs if output.ref not in lost]
     made = Made([homes[storage] for storage in homeless], outputs, [saved[node] for node in history.kept])
-    plan = plans.recall(name.key, *history.buffers(made), history.walk.literals, lambda: program)
+    known = name.key, *history.buffers(made), history.walk.literals
+    plan = plans.recall(*known, settings_now()) or plans.learn(*known, program)
     member = history.member()
     if member is not None and plans.starts_at(name.key, history.rests(member)):
         families.learn(member, name.key, plan.form)

@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
+from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from intaglio.engine import realize as engine
+from intaglio.engine.devices import usual_name
 from intaglio.engine.plan import Plans
 from intaglio.ir.view import View
 from intaglio.ops.memory import BufferRef
 from intaglio.schedule.program import Output
 from intaglio.storage.shallow import shallow
 from intaglio.storage.slice import whole_home
-from intaglio.storage.still import Still
+from intaglio.storage.still import PendingError, Still
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
+    from intaglio.core.config import Config
     from intaglio.engine.plan import Plan
     from intaglio.ir.node import Node
-    from intaglio.schedule.program import Program
     from intaglio.storage.storage import Storage
 
 MANY: Final = 4  # values from which it is shorter to look at all at once than at one after the other
 plans: Final = Plans()
+Standing: TypeAlias = "tuple[Plan | None, dict[Storage, BufferRef], list[BufferRef]]"
+"""What computes some values (None where all are in memory), the buffers that unwritten storages will be in, and those
+of the nodes."""
 _place: Final[Callable[[Node], object]] = attrgetter("place")
+_device: Final[Callable[[Storage | BufferRef], object]] = attrgetter("device")
 
 
-class Standing(NamedTuple):
-    """Values that are computed as they stand.
-
-    Attributes:
-        plan: What computes them; None where all are in memory.
-        homes: The storages that nobody has written, and the buffers that they will be in.
-        outputs: The buffer of each node.
-    """
-
-    plan: Plan | None
-    homes: dict[Storage, BufferRef]
-    outputs: list[BufferRef]
-
-
-def standing(storages: Sequence[Storage], nodes: Sequence[Node]) -> Standing | None:
+def standing(storages: Sequence[Storage], nodes: Sequence[Node], settings: Config) -> Standing | None:
     """How storages and nodes are computed where nothing is pending; None where something is."""
+    if not storages and not any(map(_place, nodes)):
+        found = _computed(nodes, {}, settings)
+        return None if found is None else (found[0], {}, found[1])
     unwritten: dict[Storage, Node] = {}
     for storage in storages:
         storage.close()
@@ -50,60 +44,63 @@ def standing(storages: Sequence[Storage], nodes: Sequence[Node]) -> Standing | N
             return None
         if storage.ref is None and storage.base is not None:
             unwritten[storage] = storage.base
-    if not unwritten and not any(map(_place, nodes)):
-        found = _computed(nodes, {})
-        return None if found is None else Standing(found[0], {}, found[1])
     places = [None if node.place is None else whole_home(node) for node in nodes]
     roots = [*unwritten.values(), *[node for node, place in zip(nodes, places, strict=True) if place is None]]
-    found = _computed(roots, unwritten)
+    found = _computed(roots, unwritten, settings)
     if found is None:
         return None
     plan, made = found
     fresh = iter(made)
     homes = {storage: next(fresh) for storage in unwritten}
-    return Standing(plan, homes, [next(fresh) if place is None else place for place in places])
+    return plan, homes, [next(fresh) if place is None else place for place in places]
 
 
-def _computed(roots: Sequence[Node], unwritten: dict[Storage, Node]) -> tuple[Plan | None, list[BufferRef]] | None:
+def _computed(
+    roots: Sequence[Node], unwritten: dict[Storage, Node], settings: Config
+) -> tuple[Plan | None, list[BufferRef]] | None:
     """What computes some values, first those of storages, and their buffers; None where something is pending."""
     if not roots:
         return None, []
-    device = engine.default_device()
+    device = usual_name(settings.device)
     if len(roots) >= MANY and not unwritten:
         near = shallow(roots, device)
         if near is not None:
             made = _names(roots, device)
 
-            def program() -> Program:
+            refs, starts = [*near.refs, *made], [*near.starts, *[0] * len(made)]
+            plan = plans.recall(near.key, refs, starts, [], settings)
+            if plan is None:
                 still = Still()
-                still.follow(roots, unwritten)
-                return still.program(_outputs(made, roots))
-
-            starts = [*near.starts, *[0] * len(made)]
-            return plans.recall(near.key, [*near.refs, *made], starts, [], program), made
+                still.walk(roots, unwritten)
+                plan = plans.learn(near.key, refs, starts, [], still.program(_outputs(made, roots)))
+            return plan, made
     still = Still()
-    if not still.follow(roots, unwritten):
+    try:
+        still.walk(roots, unwritten)
+    except PendingError:
         return None
-    owners = [storage.device for storage in unwritten]
-    if {device, *owners, *[ref.device for ref in still.refs]} == {device}:
-        made = [BufferRef(node.nbytes, device) for node in roots]
-        key: Hashable = still.key(roots, device)
+    if {device, *map(_device, unwritten), *map(_device, still.refs)} == {device}:
+        made = _names(roots, device)
+        key = still.key(roots, device)
     else:
+        owners = [storage.device for storage in unwritten]
         devices = [*owners, *[still.device_of(node) or device for node in roots[len(owners) :]]]
         made = [BufferRef(node.nbytes, device) for node, device in zip(roots, devices, strict=True)]
         key = still.key(roots, (*[ref.device for ref in still.refs], *devices))
     starts = still.starts + [0] * len(made)
-    refs = [*still.refs, *still.parts, *made]
-    return plans.recall(key, refs, starts, still.literals, lambda: still.program(_outputs(made, roots))), made
+    refs, literals = [*still.refs, *still.parts, *made], still.literals
+    plan = plans.recall(key, refs, starts, literals, settings)
+    return plan or plans.learn(key, refs, starts, literals, still.program(_outputs(made, roots))), made
 
 
 def _names(values: Sequence[Node], device: str) -> list[BufferRef]:
-    """Buffers for many values on one device: those in a row are mostly of one size."""
+    """Buffers for values on one device: those in a row are mostly of one size."""
     made: list[BufferRef] = []
     dtype, shape, nbytes = None, None, 0
     for node in values:
         if node.shape != shape or node.dtype is not dtype:
-            dtype, shape, nbytes = node.dtype, node.shape, node.nbytes
+            dtype, shape = node.dtype, node.shape
+            nbytes = prod(shape) * dtype.itemsize
         made.append(BufferRef(nbytes, device))
     return made
 

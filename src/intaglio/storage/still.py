@@ -106,21 +106,11 @@ class Still:
         # for each value its code (below 0), then its inputs: numbers of values, or of a buffer
         self._key: Final[list[int]] = []
 
-    def follow(self, roots: Sequence[Node], unwritten: Container[Storage]) -> bool:
-        """Walk through some values; whether nothing is pending that they need.
+    def walk(self, roots: Sequence[Node], unwritten: Container[Storage]) -> None:
+        """Number some values, each after what it is computed from.
 
         Args:
             unwritten: Storages that are computed for themselves: what reads one of these reads its bytes.
-        """
-        try:
-            self._walk(roots, unwritten)
-        except PendingError:
-            return False
-        return True
-
-    def _walk(self, roots: Sequence[Node], unwritten: Container[Storage]) -> None:
-        """Number some values, each after what it is computed from.
-
         Raises: PendingError if something is pending that they need.
         """
         order, refs, starts, key, seen = self.order, self.refs, self.starts, self._key, self._seen
@@ -170,7 +160,7 @@ class Still:
                 key += map(number_of, src)
                 order[node] = len(order)
                 node, src, rest = above.pop()
-        if len(checks.pending) and not order.keys().isdisjoint(checks.pending):
+        if checks.checking.begun and len(checks.pending) and not order.keys().isdisjoint(checks.pending):
             raise PendingError
 
     def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:
@@ -219,7 +209,7 @@ class Still:
         key = self._key
         if self._shared:
             self._join()
-        key.append(codes.of(devices))
+        key.append(codes.known.get(devices) or codes.of(devices))
         key += map(self.order.__getitem__, outputs)
         return array("q", key).tobytes()
 

@@ -60,10 +60,10 @@ class Written(Still):
             for storage in wanted:
                 if storage.log or storage.ref is None:
                     self._need(storage, storage.sequence)
-            self._walk(roots, self.storages)
+            self.walk(roots, self.storages)
             while self._work:
                 work, self._work = self._work, []
-                self._walk(work, self.storages)
+                self.walk(work, self.storages)
             self._finish()
         except PendingError:
             return False

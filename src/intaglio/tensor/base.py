@@ -225,11 +225,6 @@ class TensorBase(ScalarHandle):
             self._node = self._home = None
         return storage, view
 
-    def realize(self: T, *others: TensorBase) -> T:
-        """Compute this tensor (and others) now, by one schedule; gives the tensor itself."""
-        flush_tensors((self, *others))
-        return self
-
     # -- elements in loops
 
     def _elements(self) -> Element:

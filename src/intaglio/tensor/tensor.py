@@ -33,6 +33,7 @@ from intaglio.tensor.base import (
     EVERY,
     TensorBase,
     bound,
+    flush_tensors,
     new,
     partition_tensors,
     relieve_tensor,
@@ -409,10 +410,11 @@ class Tensor(TensorBase):
             >>> a.tolist(), b.tolist()
             ([2, 3], [2, 4])
         """
-        if not {Tensor}.issuperset(map(type, others)):
+        if others and not {Tensor}.issuperset(map(type, others)):
             for other in others:
                 arguments.tensor("realize", "every operand", other)
-        return super().realize(*others)
+        flush_tensors((self, *others))
+        return self
 
     def kernelize(self, *others: Tensor) -> Self:
         """Partition what this tensor (and others) needs into kernels, to run when a value is needed; gives the tensor.

@@ -13,10 +13,14 @@ Instance: TypeAlias = "dict[Node, int]"  # which of the instances of each range
 
 @dataclass(slots=True)
 class Binding:
-    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `bound` ends the last."""
+    """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `bound` ends the last.
+
+    They are neighbours, or two elements that lie `apart`.
+    """
 
     frame: int
     base: Node
     instances: int = 1
     lanes: int = 0
     bound: Node | None = None  # lanes at or past it are masked
+    apart: Node | None = None

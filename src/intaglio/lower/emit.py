@@ -349,6 +349,8 @@ class Emitter:
         """The first element of an instance."""
         if not n:
             return binding.base
+        if binding.apart is not None:
+            return self.put(binding.frame, add(binding.base, binding.apart))
         return self.put(binding.frame, _plus(binding.base, n * max(binding.lanes, 1)))
 
     def tail(self, r: Node, instance: Instance) -> Node | None:
@@ -396,7 +398,9 @@ class Emitter:
         parts: list[tuple[int, Node]] = []
         for term, coefficient in terms.items():
             binding = self.bound.get(term)
-            if binding is not None and not binding.lanes:
+            if binding is not None and binding.apart is not None:
+                level, value = binding.frame, self.first(binding, instance.get(term, 0))
+            elif binding is not None and not binding.lanes:
                 constant += coefficient * instance.get(term, 0)
                 level, value = binding.frame, binding.base
             else:
@@ -531,12 +535,13 @@ class Emitter:
         frames, self.frames = self.frames, self.frames[: level + 1]
         hidden = {r: self.bound.pop(r) for r in list(self.bound) if self.bound[r].frame > level}
         body, ranges = node.src[0], list(node.src[1:])
-        position = position_of(node) if outer is None and len(instances) == 1 else None
-        found = self._position(position, instances[0]) if position is not None else None
+        few = all(self.bound[r].apart is not None for r in free)  # one, or the two of halves
+        position = position_of(node) if outer is None and few else None
+        found = self._position(position, instances) if position is not None else None
         if found is not None:
-            values = [found]
+            values = found
         elif outer is None:
-            values = self._fold_along(op.kind, body, ranges, instances)
+            values = self._fold_along(op.kind, body, ranges, instances, ACCUMULATORS if few else 1)
         else:
             shape = (self.bound[outer].lanes,)
             start = COMBINES[op.kind].identity(node.dtype)
@@ -549,15 +554,17 @@ class Emitter:
         for instance, value in zip(instances, values, strict=True):
             frame.memo[node, self._key(mask, instance)] = value
 
-    def _position(self, position: Position, instance: Instance) -> Node | None:
-        """The position of an extreme, which is known as well then; None where it was known before."""
+    def _position(self, position: Position, instances: list[Instance]) -> list[Node] | None:
+        """The positions of extremes, which are known as well then; None where one was known before."""
         best = position.best
-        start = COMBINES[position.kind].identity(best.dtype)
-        found = None if self._found(best, instance) is not None else emit_position(self, position, start, instance)
+        if any(self._found(best, instance) is not None for instance in instances):
+            return None
+        found = emit_position(self, position, COMBINES[position.kind].identity(best.dtype), instances)
         if found is None:
             return None
-        self.frames[-1].memo[best, self._key(self.mask(best), instance)] = found[1]
-        return found[0]
+        for instance, (_, extreme) in zip(instances, found, strict=True):
+            self.frames[-1].memo[best, self._key(self.mask(best), instance)] = extreme
+        return [place for place, _ in found]
 
     def _fold_loops(
         self,
@@ -619,8 +626,10 @@ class Emitter:
             return self.put(level, fma(x, y, accumulator))
         return self.put(level, make(COMBINES[kind].op, accumulator, *values))
 
-    def _fold_along(self, kind: str, body: Node, ranges: list[Node], instances: list[Instance]) -> list[Node]:
-        """A reduction with no vector around it: its own best range is the vector."""
+    def _fold_along(
+        self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], count: int
+    ) -> list[Node]:
+        """A reduction with no vector around it: its own best range is the vector, of which each instance has some."""
         v = self._along(body, ranges)
         dtype = body.dtype
         blocks = blocks_of(kind, body)
@@ -630,7 +639,6 @@ class Emitter:
         others = [r for r in ranges if r is not v]
         lanes = self.lanes_of(body)
         extent = self.index.affine(v.src[0])[0]
-        count = ACCUMULATORS if len(instances) == 1 else 1
         while count > 1 and 2 * extent <= lanes * count:  # fewer vectors than that give the same bits
             count //= 2
         start = _splat(self, len(self.frames) - 1, COMBINES[kind].identity(dtype), (lanes,))

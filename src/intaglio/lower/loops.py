@@ -10,7 +10,7 @@ from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import Decisions, about
 from intaglio.lower.emit import LINE
 from intaglio.lower.index import number
-from intaglio.ops.elementwise import lt, minimum, mul
+from intaglio.ops.elementwise import add, floor_div, lt, minimum, mul, sub
 from intaglio.ops.loop import Chunk
 from intaglio.ops.reduce import Fold
 
@@ -77,6 +77,36 @@ class Loops:
             (lambda c, k: body(c, k)) if len(ranges) == 1 else (lambda _, k: (self.nest(ranges[1:], body), k)[1]),
             lambda frame, counter: (r, Binding(frame, counter)),
         )
+
+    def halves(
+        self, r: Node, body: Callable[[list[Instance]], None], start: Node | None = None, stop: Node | None = None
+    ) -> None:
+        """A range, or the part between bounds, in two halves side by side; what is left of an odd number comes last.
+
+        The bounds are an even number of places apart, unless the last is the end.
+        """
+        emitter, extent = self.emitter, self.extent(r)
+        level = len(emitter.frames) - 1
+        if start is None or stop is None:
+            start, half, past = number(0), number(extent // 2), number(extent)
+            middle = half
+        else:
+            past = stop
+            half = emitter.put(level, floor_div(emitter.put(level, sub(stop, start)), number(2)))
+            middle = emitter.put(level, add(start, half))
+
+        def both(_: Node, carried: list[Node]) -> list[Node]:
+            body([{r: 0}, {r: 1}])
+            return carried
+
+        def one(_: Node, carried: list[Node]) -> list[Node]:
+            body([{}])
+            return carried
+
+        emitter.loop(start, middle, 1, (), both, lambda f, c: (r, Binding(f, c, 2, apart=half)))
+        if extent % 2:
+            rest = emitter.put(level, add(middle, half))
+            emitter.loop(rest, past, 1, (), one, lambda f, c: (r, Binding(f, c)))
 
     def chunk(self, extent: int, work: int, unit: int) -> tuple[Node, Node]:
         """The part of a range that one call runs, in chunks of equal length."""

@@ -57,8 +57,13 @@ def position_of(fold: Node) -> Position | None:
     return Position(value, best, along, best.op.kind) if same else None
 
 
-def emit_position(emitter: Emitter, position: Position, worst: Node, instance: Instance) -> tuple[Node, Node] | None:
-    """(the position, the extreme itself) by vectors, from the worst value on; None where they would not pay."""
+def emit_position(
+    emitter: Emitter, position: Position, worst: Node, instances: list[Instance]
+) -> list[tuple[Node, Node]] | None:
+    """For each instance (the position, the extreme itself) by vectors, from the worst value on.
+
+    None where they would not pay.
+    """
     value, along = position.value, position.along
     extent, rest = emitter.index.affine(along.src[0])
     dtype = value.dtype
@@ -66,7 +71,7 @@ def emit_position(emitter: Emitter, position: Position, worst: Node, instance: I
     if lanes < 2 or rest or emitter.index.varies(extent) or not 2 * lanes <= extent < 1 << 31 or dtype.is_bool:
         return None
     kind = dtypes.int32 if dtype.itemsize <= 4 else dtypes.int64
-    count = ACCUMULATORS
+    count = max(1, ACCUMULATORS // len(instances))
     while count > 1 and extent < lanes * count:
         count //= 2
     step = lanes * count
@@ -83,11 +88,11 @@ def emit_position(emitter: Emitter, position: Position, worst: Node, instance: I
     def take(carried: list[Node], vectors: int, binding: Binding) -> list[Node]:
         """Some vectors compared with the best so far."""
         level = len(emitter.frames) - 1
-        bests, found = carried[:count], carried[count:]
-        instances = [{**instance, along: u} for u in range(vectors)]
-        for u, x in enumerate(emitter.emit_all(value, instances)):
+        bests, found = carried[: len(carried) // 2], carried[len(carried) // 2 :]
+        each = [(k * count + u % count, u) for k in range(len(instances)) for u in range(vectors)]
+        several = [{**instance, along: u} for instance in instances for u in range(vectors)]
+        for (slot, u), x in zip(each, emitter.emit_all(value, several), strict=True):
             x = x if x.shape else emitter.put(level, expand(x, (lanes,)))
-            slot = u % count
             best = bests[slot]
             worse = le(x, best) if position.kind == "max" else le(best, x)
             better = emitter.put(level, not_(emitter.put(level, worse)))
@@ -114,13 +119,15 @@ def emit_position(emitter: Emitter, position: Position, worst: Node, instance: I
             number(begin), number(stop), step, carried, lambda _, c: take(c, vectors, bindings[0]), bind, once=once
         )
 
-    carried = [start] * count + [places(number(u * lanes)) for u in range(count)]
+    carried = [start] * (count * len(instances)) + [places(number(u * lanes)) for u in range(count)] * len(instances)
     whole = extent // step * step
     if whole:
         carried = run(0, whole, count, carried, masked=False)
     if whole < extent:
         carried = run(whole, extent, -(-(extent - whole) // lanes), carried, masked=True)
-    return _decide(emitter, position, carried[:count], carried[count:])
+    bests, found = carried[: len(carried) // 2], carried[len(carried) // 2 :]
+    starts = range(0, len(bests), count)
+    return [_decide(emitter, position, bests[k : k + count], found[k : k + count]) for k in starts]
 
 
 def _decide(emitter: Emitter, position: Position, bests: list[Node], found: list[Node]) -> tuple[Node, Node]:

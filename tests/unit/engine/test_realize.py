@@ -49,7 +49,9 @@ def test_an_interrupt_while_postponed_kernels_run_does_not_run_them_twice(monkey
 def test_a_refused_allocation_leaves_the_write_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     t = Tensor([1.0, 2.0, 3.0])
     t[1:] = t[:-1] * 2 + t.sum()
-    monkeypatch.setattr(device_of("CPU"), "allocate_all", lambda sizes: (_ for _ in ()).throw(MemoryError(sizes)))
+    monkeypatch.setattr(
+        device_of("CPU"), "allocate_all", lambda sizes, settings: (_ for _ in ()).throw(MemoryError(sizes))
+    )
     with pytest.raises(MemoryError):
         t.realize()
     monkeypatch.undo()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from intaglio.core.config import Context
+from intaglio.core.config import Context, settings_now
 from intaglio.core.errors import DeviceError
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime import allocator as module
@@ -82,7 +82,7 @@ def test_blocks_of_several_sizes_are_handed_out_and_collected_in_any_order() -> 
     allocator = Allocator()
     before = GlobalCounters.mem_used, GlobalCounters.mem_kept
     sizes = [100, 120, 1 << 16, 100, 64, 1 << 16]
-    blocks = [*allocator.allocate_all(Order(sizes))]
+    blocks = [*allocator.allocate_all(Order(sizes), settings_now())]
     assert [block.nbytes for block in blocks] == sizes
     assert len({block.address for block in blocks}) == len(sizes)
     assert (GlobalCounters.mem_used - before[0], GlobalCounters.mem_kept - before[1]) == (sum(sizes), 0)
@@ -92,7 +92,7 @@ def test_blocks_of_several_sizes_are_handed_out_and_collected_in_any_order() -> 
         blocks.pop(len(blocks) // 2)
     allocator.collect()
     assert (GlobalCounters.mem_used - before[0], GlobalCounters.mem_kept - before[1]) == (0, 3 * 128 + 64 + (2 << 16))
-    again = allocator.allocate_all(Order(sizes[::-1]))
+    again = allocator.allocate_all(Order(sizes[::-1]), settings_now())
     assert {block.address for block in again} == addresses
 
 
@@ -106,7 +106,7 @@ def test_where_memory_ends_what_was_handed_out_comes_back(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "_take", none_left)
     with pytest.raises(DeviceError, match="has no more"):
-        allocator.allocate_all(Order([100, 100]))
+        allocator.allocate_all(Order([100, 100]), settings_now())
     allocator.collect()
     assert (allocator.used, GlobalCounters.mem_used) == (0, before)
 

@@ -9,7 +9,7 @@ import pytest
 
 from intaglio import GlobalCounters, Tensor, no_grad
 from intaglio.storage.flush import plans
-from intaglio.storage.still import Still
+from intaglio.storage.still import PendingError, Still
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,11 @@ def viewed() -> Tensor:
 def walked(*values: Node) -> Still | None:
     """What values are computed from, if nothing is pending."""
     still = Still()
-    return still if still.follow(values, ()) else None
+    try:
+        still.walk(values, ())
+    except PendingError:
+        return None
+    return still
 
 
 ROWS = np.concatenate([ARRAY[:1], ARRAY[:1] * 2, ARRAY[2:]])

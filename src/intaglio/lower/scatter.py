@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.ir.node import Node, make
+from intaglio.lower.binding import Binding
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, Place
-from intaglio.ops.elementwise import and_, ge, lt
+from intaglio.ops.elementwise import and_, cast, lt
 from intaglio.ops.memory import load
 from intaglio.ops.reduce import COMBINES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from intaglio.lower.binding import Instance
     from intaglio.lower.nests import Nests
     from intaglio.lower.values import Values
+
+UNROLL: Final = 4  # elements that are stored in a row
 
 
 class Scatter:
@@ -59,40 +67,72 @@ class Scatter:
         if inner and not any(self.emitter.index.step(self.place.index, r) == 1 for r in inner):
             loops, inner = [*inner, *loops], []  # by rows of the target, not by its columns
         shared = next((k for k, r in enumerate(loops) if split and self._is_shared(r)), None)
-        inside = self._inside()
-
-        def store() -> None:
-            self.nests.run([self.place], inner, split=False, parts=split and shared is None)
-
-        def body(_: Node, carried: list[Node]) -> list[Node]:
-            if inside is None:
-                store()
-            else:
-                self.emitter.when(self.emitter.emit(inside, {}), store)
-            return carried
-
+        rows = functools.partial(self._rows, inner, parts=split and shared is None)
+        nest = rows if inner or not loops else self._elements
         if shared is None:
-            self.loops.nest(loops, body)
+            nest(loops)
             return
         r = loops[shared]
-        begin, end = self.loops.share(r, self.loops.line(self.place, r))
+        unit = self.loops.line(self.place, r)
+        begin, end = self.loops.share(r, -(-unit // UNROLL) * UNROLL if r is loops[-1] else unit)
+        self.loops.nest(loops[:shared], lambda _, carried: (nest(loops[shared:], begin, end), carried)[1])
 
-        def from_shared(_: Node, carried: list[Node]) -> list[Node]:
-            self.loops.nest(loops[shared:], body, begin, end)
+    def _rows(
+        self,
+        inner: list[Node],
+        ranges: list[Node],
+        begin: Node | None = None,
+        end: Node | None = None,
+        *,
+        parts: bool,
+    ) -> None:
+        """The loops over positions, at each of which there is a row; `parts`: threads share those."""
+
+        def row(_: Node, carried: list[Node]) -> list[Node]:
+            self._inside({}, lambda: self.nests.run([self.place], inner, split=False, parts=parts))
             return carried
 
-        self.loops.nest(loops[:shared], from_shared)
+        self.loops.nest(ranges, row, begin, end)
+
+    def _elements(self, ranges: list[Node], begin: Node | None = None, end: Node | None = None) -> None:
+        """The loops over positions of elements, of which a few are stored in a row: a turn costs as much as one."""
+        *outer, r = ranges
+        emitter = self.emitter
+
+        def few(first: Node, count: int) -> None:
+            emitter.bit(r)
+            emitter.bound[r] = Binding(len(emitter.frames) - 1, first, count)
+            for k in range(count):
+                one: Instance = {r: k}
+                self._inside(one, functools.partial(self._element, one))
+            del emitter.bound[r]
+
+        def along(first: Node | None = None, stop: Node | None = None) -> None:
+            self.loops.together(self.loops.extent(r), UNROLL, few, first, stop)
+
+        if outer:
+            self.loops.nest(outer, lambda _, carried: (along(), carried)[1], begin, end)
+        else:
+            along(begin, end)
+
+    def _element(self, instance: Instance) -> None:
+        """The store of one element."""
+        place = self.place
+        self.emitter.store(place.pointer, place.index, self.emitter.emit(place.value, instance), instance)
+
+    def _inside(self, instance: Instance, store: Callable[[], None]) -> None:
+        """A store that is made where all positions are inside the target."""
+        inside: Node | None = None
+        for at, extent in zip(self.positions, self.extents, strict=False):
+            test = lt(cast(at, dtypes.uint64), cast(number(extent), dtypes.uint64))  # what is below 0 is far above then
+            inside = test if inside is None else and_(inside, test)
+        if inside is None:
+            store()
+        else:
+            self.emitter.when(self.emitter.emit(inside, instance), store)
 
     def _is_shared(self, r: Node) -> bool:
         """Whether threads may share a range: no two of its elements have one place, nor few of them one line."""
         index = self.emitter.index
         alone = r not in self.lead or any(list(index.affine(p)[1]) == [r] for p in self.positions)
         return alone and self.loops.extent(r) > self.loops.line(self.place, r)
-
-    def _inside(self) -> Node | None:
-        """Whether all positions are inside the target; None if there are none."""
-        inside: Node | None = None
-        for at, extent in zip(self.positions, self.extents, strict=False):
-            for test in (ge(at, number(0)), lt(at, number(extent))):
-                inside = test if inside is None else and_(inside, test)
-        return inside

@@ -59,3 +59,27 @@ def test_elements_at_positions_along_an_axis(axis: int, threads: int) -> None:
     lowered = run(k, make(StoreAt("add"), target, source, *indices), threads=threads)
     np.testing.assert_array_equal(out, want)
     assert lowered.chunks == threads
+
+
+@pytest.mark.parametrize("combine", [*COMBINE, "set"])
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 1003])
+def test_elements_that_are_stored_a_few_in_a_row_come_in_order(count: int, combine: str) -> None:
+    values, places = numbers((count,)), draws(3, (count,))
+    out = numbers((3,), seed=2)
+    want = out.copy()
+    inside = (places >= 0) & (places < 3)
+    if combine == "set":
+        want[places[inside]] = values[inside]
+    else:
+        COMBINE[combine].at(want, places[inside], values[inside])
+    k = Operands()
+    run(k, make(StoreAt(combine), k.read(out), k.read(values), k.read(places)))
+    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize(("place", "want"), [(2, [1, 1, 6]), (3, [1, 1, 1]), (-1, [1, 1, 1])])
+def test_one_element_at_one_position(place: int, want: list[int]) -> None:
+    out, value, position = np.ones(3, np.float32), np.full((), 5, np.float32), np.full((), place)
+    k = Operands()
+    run(k, make(StoreAt("add"), k.read(out), k.read(value), k.read(position)))
+    np.testing.assert_array_equal(out, want)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from intaglio.ops.memory import Const
 
 lock: Final = across_forks(threading.RLock(), Level.ENGINE)
-_BLOCKS: Final = frozenset((Block,))
+_PLAIN: Final = frozenset((Block, Buffer))  # memory of which nothing is to be checked
 _swap: Final[Callable[[int, object], object]] = importlib.import_module("_signal").signal
 # what `signal.signal` calls, without its search for names of handlers, which takes longer than a small kernel
 _memory: Final[Callable[[BufferRef], object]] = attrgetter("memory")
@@ -161,7 +161,7 @@ def _words(made: Plan) -> list[int]:
     """What the arguments of a plan's kernels are picked from."""
     used = made.form.pick(made.refs)
     found = [*map(_memory, used)]
-    if not _BLOCKS.issuperset(map(type, found)):
+    if not _PLAIN.issuperset(map(type, found)):
         found = [*map(buffer_of, used)]
     words = [*map(_address, found)]
     if any(made.starts):

@@ -114,27 +114,32 @@ class Room:
         order: What is asked for: a block for each buffer that has memory of its own, and at last one for those that are
             needed between kernels only, as far as they do not lie where results will be.
         own: Those that have memory of their own.
-        placed: The others: (buffer, its bytes, the number of the block that it lies in, where it starts).
+        placed: Others that have names: (buffer, its bytes, the number of the block that it lies in, where it starts).
+        private: Those that have none: (the block, where it starts).
     """
 
     device: Device
     order: Order
     own: list[int]
     placed: list[tuple[int, int, int, int]]
+    private: list[tuple[int, int]]
 
 
 class Form:
-    """A template at one size, by numbers: of the structure's buffers, then of the temporaries.
+    """A template at one size, by numbers: of the structure's buffers, then of the temporaries that have names.
+
+    Temporaries that nobody sees but its kernels have none: they are made by their addresses alone.
 
     Attributes:
         template: What is planned.
         size: Of the programs, if the template is at the nominal size; else 0.
-        used: The buffers that kernels use, in order of first use.
+        names: The stand-ins of buffers with names.
+        used: The numbers of those that kernels use, in order of first use.
         pick: Takes what belongs to those from what belongs to all buffers.
-        fresh: The buffers that have no bytes yet.
         rooms: The memory that those get, by device, once the kernels are compiled.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
-        temporaries: The bytes and the device of each.
+        temporaries: The bytes and the device of each that has a name.
+        private: For the stand-in of each of the others.
         loaded: The kernels compiled as they run (None for copies), once they have.
         sharing: The devices on which threads share some of them.
         ready: The steps, once they are there, of kernels that are not searched for.
@@ -143,16 +148,22 @@ class Form:
     def __init__(self, template: Template, size: int) -> None:
         self.template: Final = template
         self.size: Final = size
-        numbers = {ref: number for number, ref in enumerate((*template.refs, *template.temporaries))}
-        used = dict.fromkeys(ref for kernel in template.kernels for ref in kernel.buffers)
+        copied = {ref for kernel in template.kernels if isinstance(kernel, Copy) for ref in kernel.buffers}
+        temporaries, devices = {*template.temporaries}, [*dict.fromkeys(ref.device for ref in template.lives)]
+        private = [ref for ref in template.lives if ref in temporaries and ref not in template.kept | copied]
+        private.sort(key=lambda ref: devices.index(ref.device))  # as they are in rooms
+        named = [ref for ref in template.temporaries if ref not in {*private}]
+        self.names: Final = [*template.refs, *named]
+        numbers = {ref: number for number, ref in enumerate(self.names)}
+        used = dict.fromkeys(ref for kernel in template.kernels for ref in kernel.buffers if ref in numbers)
         self._numbers: Final = numbers
-        self.fresh: Final = [numbers[ref] for ref in template.fresh]
         self.used: Final = [numbers[ref] for ref in used]
         self.pick: Final = picker(self.used)
-        self._places: Final = {ref: place for place, ref in enumerate(used)}
+        self._places: Final = {ref: place for place, ref in enumerate((*used, *private))}
         self.rooms: list[Room] = []
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
-        self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in template.temporaries]
+        self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in named]
+        self.private: Final = {ref: (at(ref.nbytes, size), ref.device) for ref in private}
         self.loaded: list[Executable | None] = []
         self.sharing: list[Device] = []
         self.ready: list[Stretch | Move] = []
@@ -190,13 +201,12 @@ class Form:
         results = [ref for ref in lives if ref in template.kept]
         others = [ref for ref in lives if ref not in template.kept]
         places, nbytes = arranged([lives[ref] for ref in others], [lives[ref] for ref in results])
-        placed = [
-            (numbers[ref], lives[ref].nbytes, len(results) if result is None else result, start)
-            for ref, (result, start) in zip(others, places, strict=True)
-        ]
+        found = {ref: (len(results) if r is None else r, start) for ref, (r, start) in zip(others, places, strict=True)}
+        placed = [(numbers[ref], lives[ref].nbytes, *found[ref]) for ref in others if ref in numbers]
         sizes = [lives[ref].nbytes for ref in results]
         order = Order([*sizes, nbytes] if nbytes else sizes)
-        return Room(device_of(device), order, [numbers[ref] for ref in results], placed)
+        own = [numbers[ref] for ref in results]
+        return Room(device_of(device), order, own, placed, [found[ref] for ref in self.private if ref in found])
 
     def steps(self, beam: int, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
         """The kernels, compiled, and copies: what is done in order.
@@ -215,7 +225,8 @@ class Form:
                 from intaglio.engine.tune import tuned  # few programs are searched for
 
                 self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in bound()]
-            self._steps = self._arranged(len(self.used), len(self.used) + holes)
+            words = len(self._places)
+            self._steps = self._arranged(words, words + holes)
             self._beam = searched
             stretches = [step for step in self._steps if isinstance(step, Stretch)]
             self.sharing = [*dict.fromkeys(stretch.device for stretch in stretches if stretch.shared)]

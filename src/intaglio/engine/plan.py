@@ -51,7 +51,7 @@ class Plan:
 
     Attributes:
         form: What all programs of its structure share.
-        refs: The buffers of the program, then the temporaries: as the form numbers them.
+        refs: The buffers of the program, then the temporaries that have names: as the form numbers them.
         starts: For each, the byte from which the form sees it.
         numbers: The literals that kernels take as arguments.
         renamed: For the buffers that the program keeps, the buffers where their contents end up.
@@ -78,13 +78,8 @@ class Plan:
 
     @property
     def buffers(self) -> list[BufferRef]:
-        """All buffers that kernels use, in order of first use."""
+        """All buffers with names that kernels use, in order of first use."""
         return [self.refs[number] for number in self.form.used]
-
-    @property
-    def fresh(self) -> set[BufferRef]:
-        """The buffers that have no bytes yet."""
-        return {self.refs[number] for number in self.form.fresh}
 
     def steps(self, beam: int) -> list[Stretch | Move]:
         """What is done in order: kernels, compiled (and searched for, as BEAM says), and copies."""
@@ -96,10 +91,10 @@ class Plan:
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:
         """Kernels and copies, in order, with the buffers and numbers of the program."""
-        template, n = self.form.template, self.form.size
-        stand_ins = (*template.refs, *template.temporaries)
-        new = dict(zip(stand_ins, self.refs, strict=True))
-        starts = dict(zip(stand_ins, self.starts, strict=True))
+        template, names, n = self.form.template, self.form.names, self.form.size
+        private = {ref: BufferRef(*of) for ref, of in self.form.private.items()}
+        new = dict(zip(names, self.refs, strict=True)) | private
+        starts = dict(zip(names, self.starts, strict=True)) | dict.fromkeys(private, 0)
 
         def bound(kernel: PlannedKernel | Copy) -> PlannedKernel | Copy:
             if isinstance(kernel, Copy):

@@ -121,20 +121,21 @@ def execute(made: Plan, committed: Callable[[], None] | None, settings: Config) 
         steps = form.ready if form.ready and not settings.beam else made.steps(settings.beam)
         for device in form.sharing:
             device.rouse(settings)
-        _provide(made, settings)
+        blocks = _provide(made, settings)
+        words = _words(made, blocks)
         watched = debug.watches_kernels(settings)
         if watched:
             debug.prepare(made, settings)
         if committed is None:
-            _run(made, steps, settings, watched=watched)
+            _run(made, steps, words, settings, watched=watched)
             return
         with _Uninterrupted():
-            _run(made, steps, settings, watched=watched)
+            _run(made, steps, words, settings, watched=watched)
             committed()
 
 
-def _provide(made: Plan, settings: Config) -> None:
-    """Give the fresh buffers of a plan their bytes: all, or none."""
+def _provide(made: Plan, settings: Config) -> list[Sequence[Buffer]]:
+    """Give the fresh buffers of a plan their bytes, all or none; gives the blocks of each of its rooms."""
     refs, rooms = made.refs, made.form.rooms
     found: list[Sequence[Buffer]] = []
     for room in rooms:
@@ -145,11 +146,11 @@ def _provide(made: Plan, settings: Config) -> None:
         for number, nbytes, place, start in room.placed:
             block = blocks[place]
             refs[number].memory = Buffer(block.address + start, nbytes, block)
+    return found
 
 
-def _run(made: Plan, steps: Sequence[Stretch | Move], settings: Config, *, watched: bool) -> None:
+def _run(made: Plan, steps: Sequence[Stretch | Move], words: list[int], settings: Config, *, watched: bool) -> None:
     """Do all steps in order."""
-    words = _words(made)
     for step in steps:
         if isinstance(step, Move):
             _move(made, step)
@@ -157,8 +158,8 @@ def _run(made: Plan, steps: Sequence[Stretch | Move], settings: Config, *, watch
             _launch(made, step, words, settings, watched=watched)
 
 
-def _words(made: Plan) -> list[int]:
-    """What the arguments of a plan's kernels are picked from."""
+def _words(made: Plan, blocks: Sequence[Sequence[Buffer]]) -> list[int]:
+    """What the arguments of a plan's kernels are picked from. `blocks`: of each of its rooms."""
     used = made.form.pick(made.refs)
     found = [*map(_memory, used)]
     if not _PLAIN.issuperset(map(type, found)):
@@ -166,6 +167,9 @@ def _words(made: Plan) -> list[int]:
     words = [*map(_address, found)]
     if any(made.starts):
         words = [*map(add, words, made.form.pick(made.starts))]
+    for room, own in zip(made.form.rooms, blocks, strict=True):
+        if room.private:
+            words += [own[place].address + start for place, start in room.private]
     if made.numbers:
         words += map(_bits, made.numbers)
     words.append(0)

@@ -35,6 +35,8 @@ class Target:
     level2: int = 1 << 20
     level3: int = 16 << 20
     near: int = 0  # bytes of all that a kernel reads and writes up to which its results stay in the third cache
+    streams: int = 8  # places of memory that are read side by side
+    followed: int = 1 << 14  # bytes of a row from which it is followed without being asked for
 
     @property
     def far(self) -> int:

@@ -150,12 +150,25 @@ def _provide(made: Plan, settings: Config) -> list[Sequence[Buffer]]:
 
 
 def _run(made: Plan, steps: Sequence[Stretch | Move], words: list[int], settings: Config, *, watched: bool) -> None:
-    """Do all steps in order."""
+    """Do all steps in order: copies, and stretches of kernels, each by one call unless somebody watches."""
+    counters = GlobalCounters
     for step in steps:
         if isinstance(step, Move):
             _move(made, step)
+            continue
+        slots = array("Q", step.pick(words))
+        for place, rest in step.rests:
+            slots[place] += rest
+        counters.kernel_count += step.count
+        counters.global_ops += step.flops
+        counters.global_mem += step.nbytes
+        started = perf_counter()
+        if watched:
+            debug.launch(made, step, slots, settings)
         else:
-            _launch(made, step, words, settings, watched=watched)
+            step.device.run(step.launches, slots, 0, step.count, settings)
+        counters.run_seconds += perf_counter() - started
+        counters.launch_count += 1
 
 
 def _words(made: Plan, blocks: Sequence[Sequence[Buffer]]) -> list[int]:
@@ -184,21 +197,3 @@ def _move(made: Plan, step: Move) -> None:
     view = step.view._replace(offset=step.view.offset + made.starts[step.source])
     device_of(target.device).copy(buffer_of(source), view, buffer_of(target))
     GlobalCounters.global_mem += 2 * view.nbytes
-
-
-def _launch(made: Plan, step: Stretch, words: list[int], settings: Config, *, watched: bool) -> None:
-    """Run the kernels of a stretch: by one call, unless somebody watches."""
-    slots = array("Q", step.pick(words))
-    for place, rest in step.rests:
-        slots[place] += rest
-    counters = GlobalCounters
-    counters.kernel_count += step.count
-    counters.global_ops += step.flops
-    counters.global_mem += step.nbytes
-    started = perf_counter()
-    if watched:
-        debug.launch(made, step, slots, settings)
-    else:
-        step.device.run(step.launches, slots, 0, step.count, settings)
-    counters.run_seconds += perf_counter() - started
-    counters.launch_count += 1

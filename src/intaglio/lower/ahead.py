@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from intaglio.lower.loops import Loops, Place
 
 SOON: Final = 128  # elements along memory before it is read that a line is asked for
-FOLLOWED: Final = 1 << 14  # bytes of a row from which a processor by itself looks far enough ahead in it
 
 
 def asked_ahead(loops: Loops, fold: Node, column: Node, row: Node | None, along: Node) -> list[Node]:
@@ -41,7 +40,7 @@ def asked_ahead(loops: Loops, fold: Node, column: Node, row: Node | None, along:
         return reads  # more is done with them than take them: what a processor looks ahead at are few lines
     itemsize = max((n.dtype.itemsize for n in reads), default=0)
     size = itemsize * math.prod(loops.extent(r) for r in (column, *ranges))
-    return reads if size > emitter.target.level2 and loops.extent(along) * itemsize < FOLLOWED else []
+    return reads if size > emitter.target.level2 and loops.extent(along) * itemsize < emitter.target.followed else []
 
 
 def asked_along(loops: Loops, places: list[Place], ranges: list[Node], moved: int) -> dict[Node, Ahead]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from intaglio.lower.loops import Body, Loops
 
-ROWS: Final = 8  # rows read at once: as many streams as processors follow
 FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
 COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
@@ -75,8 +74,9 @@ class Stream:
         self.ahead: Final = asked_ahead(loops, fold, column, row, column)
         least = min((n.dtype.itemsize for n in self.ahead), default=LINE)
         self.unroll: Final = loops.decide.of("vectors", max(UNROLL, LINE // (self.lanes * least)), (1, 2, 4))
-        count = SPAN if self.apart else ROWS if row is None else PRODUCT_ROWS
-        others = () if self.apart else (ROWS // 4, ROWS // 2, 2 * ROWS)
+        streams = self.emitter.target.streams
+        count = SPAN if self.apart else streams if row is None else PRODUCT_ROWS
+        others = () if self.apart else (streams // 4, streams // 2, 2 * streams)
         self.count: Final = loops.decide.of("rows", count, others)
         self.unit: Final = self.lanes * self.unroll
         most = loops.decide.of("bytes", COLUMNS, (COLUMNS // 2, 2 * COLUMNS, 4 * COLUMNS))

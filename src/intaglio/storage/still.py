@@ -183,7 +183,7 @@ class Still:
         if isinstance(op, Const) and not is_plain(op):
             self.literals.append(op)
             op = op.of
-        self._key.append(codes.of(op))
+        self._key.append(codes.known.get(op) or codes.of(op))
         self.order[node] = len(self.order)
 
     def reads(self) -> dict[Node, ReadAt]:

@@ -86,8 +86,8 @@ def tensor(name: str, what: str, value: Any) -> Tensor:
 
     Raises: DTypeError if it is none.
     """
-    if is_tensor(value):
-        return value
+    if isinstance(value, TensorBase):
+        return value  # pyright: ignore[reportReturnType] -- there are no others
     raise DTypeError(f"{name}: {what} must be a tensor; got {shown(value)}. Make one with Tensor(...)?")
 
 

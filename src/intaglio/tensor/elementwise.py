@@ -247,8 +247,10 @@ def _computed_in(
 
 def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
     """A unary op; `floats` computes integers as the default float."""
-    node = x._node
-    if node is None or not node.shape:
+    node, view = x._node, x._view
+    if node is None and view is not None and view.shape:
+        node = x._value()
+    elif node is None or not node.shape:
         own = x.dtype
         dtype, _ = _unary_form(op, own, floats)
         skeleton = x._as_scalar()

@@ -627,26 +627,36 @@ def batch_norm(
         >>> x.batch_norm(None, None, Tensor([1.0, 10.0]), Tensor([4.0, 1.0]), eps=0.0).tolist()
         [[1.0, 0.0]]
     """
-    center, variance = tensor("batch_norm", "the mean", center), tensor("batch_norm", "the variance", variance)
-    check_device("batch_norm", self, center)
-    check_device("batch_norm", self, variance)
-    extents = self.shape
-    if len(extents) < 2:
-        raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {extents}.")
+    tensors = self, tensor("batch_norm", "the mean", center), tensor("batch_norm", "the variance", variance)
+    src = [self._value(), tensors[1]._value(), tensors[2]._value()]
+    node, mean, spread = src
+    dtype, extents = node.dtype, node.shape
     channels = extents[1:2]
-    x, dtype = self, self.dtype
-    if not center.dtype is variance.dtype is dtype or not dtype.is_float:
-        dtype = promote(promote(dtype, center.dtype), variance.dtype)
-        dtype = dtype if dtype.is_float else dtypes.default_float
-        x, center, variance = x.cast(dtype), center.cast(dtype), variance.cast(dtype)
-    if not center.shape == variance.shape == channels:
-        center = expanded("batch_norm", ravel(center), channels)
-        variance = expanded("batch_norm", ravel(variance), channels)
+    alike = mean.dtype is spread.dtype is dtype and mean.shape == spread.shape == channels
+    if not (alike and dtype.is_float and len(extents) > 1 and self._device == tensors[1]._device == tensors[2]._device):
+        tensors = _of_channels(*tensors)
+        src = [each._value() for each in tensors]
+        dtype = src[0].dtype
     check_computes("batch_norm", dtype)
-    tensors = (x, center, variance)
-    src = [*[each._value() for each in tensors], const(dtype, number("batch_norm", "eps", eps))]
+    src.append(const(dtype, number("batch_norm", "eps", eps)))
     shape = (1, -1) + (1,) * (len(extents) - 2)
     return _norm("batch_norm", BATCH_NORM, tensors, src, channels, (weight, bias), shape)
+
+
+def _of_channels(x: Tensor, center: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A tensor, and its mean and variance, in one float dtype and one of those for each channel.
+
+    Raises: ShapeError if they cannot be; DeviceError if they are on two devices.
+    """
+    check_device("batch_norm", x, center)
+    check_device("batch_norm", x, variance)
+    if len(x.shape) < 2:
+        raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {x.shape}.")
+    dtype = promote(promote(x.dtype, center.dtype), variance.dtype)
+    dtype = dtype if dtype.is_float else dtypes.default_float
+    channels = x.shape[1:2]
+    center, variance = (expanded("batch_norm", ravel(each.cast(dtype)), channels) for each in (center, variance))
+    return x.cast(dtype), center, variance
 
 
 def sparse_categorical_crossentropy(

@@ -12,9 +12,8 @@ from intaglio.core.dtypes import dtypes
 from intaglio.core.target import Target
 from intaglio.ir.interpret import run_linear
 from intaglio.lower import stream
-from intaglio.lower.ahead import FOLLOWED
 from intaglio.lower.kernel import lower
-from intaglio.lower.stream import COMPUTED_FEW, FEW, PRODUCT_ROWS, ROWS, UNROLL
+from intaglio.lower.stream import COMPUTED_FEW, FEW, PRODUCT_ROWS, UNROLL
 from intaglio.ops.elementwise import add, cast, mul
 from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Local, const
@@ -152,12 +151,13 @@ def test_memory_is_asked_for_ahead() -> None:
         return sum(isinstance(n.op, Prefetch) for n in lowered.linear.src)
 
     wide, narrow = np.zeros((64, 1024), np.float32), np.zeros((64, 1024), np.uint8)
-    assert lines(wide, 1) == UNROLL * ROWS
+    machine = Target()
+    assert lines(wide, 1) == UNROLL * machine.streams
     assert lines(wide, 1, level2=wide.nbytes) == 0  # it may be there already
-    assert lines(np.zeros((16, FOLLOWED // 4), np.float32), 1) == 0
+    assert lines(np.zeros((16, machine.followed // 4), np.float32), 1) == 0
     assert lines(wide, 2) == UNROLL * PRODUCT_ROWS
     assert (
-        lines(narrow, 1, level2=1 << 30) == lines(narrow, 1) == ROWS
+        lines(narrow, 1, level2=1 << 30) == lines(narrow, 1) == machine.streams
     )  # one of each row, whose numbers make four vectors
     assert lines(narrow, 2) == PRODUCT_ROWS
 

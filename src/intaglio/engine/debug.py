@@ -123,14 +123,14 @@ def searched(name: str, seconds: float, ratio: float, choice: str, tried: int) -
         _say(f"search: {name} {seconds * 1e6:.2f}us, {1 / ratio:.2f} times as fast of {tried} candidates: {choice}")
 
 
-def launch(made: Plan, step: Stretch, slots: array[int], settings: Config) -> None:
+def launch(made: Plan, step: Stretch, slots: array[int], threads: int, settings: Config) -> None:
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
     device, launches = step.device, step.launches
     if explain.asked() is not None:
         for kernel in _of_stretch(made, step):
             explain.note(kernel.ast, kernel.size_slot)
     if settings.debug < 2:
-        device.run(launches, slots, 0, step.count, settings)
+        device.run(launches, slots, 0, step.count, threads)
         if device.notes:
             device.ran.update(device.notes)
             device.notes.clear()
@@ -146,7 +146,7 @@ def launch(made: Plan, step: Stretch, slots: array[int], settings: Config) -> No
         if note:
             _say(note)
         started = time.perf_counter()
-        device.run(launches, slots, place, place + 1, settings)
+        device.run(launches, slots, place, place + 1, threads)
         seconds = max(time.perf_counter() - started, 1e-9)
         device.ran.add(executable)
         memory = GlobalCounters.mem_used / 1e9

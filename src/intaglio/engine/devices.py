@@ -149,10 +149,10 @@ class Device:
         """A kernel that runs nothing."""
         return Executable(lowered.name, lowered, 0, "")
 
-    def rouse(self, settings: Config) -> None:
-        """Get ready for kernels that threads share, which come soon."""
+    def rouse(self, threads: int) -> None:
+        """Get ready for kernels that so many threads share, which come soon."""
 
-    def run(self, launches: Launches, slots: array[int], first: int, last: int, settings: Config) -> None:
+    def run(self, launches: Launches, slots: array[int], first: int, last: int, threads: int) -> None:
         """Run kernels from number `first` to before `last` in order, with the arguments of all."""
 
     def copy(self, source: Buffer, view: View, target: Buffer) -> None:
@@ -230,20 +230,19 @@ class Cpu(Device):
         """The text that is compiled."""
         return llvm.render(lowered.linear, self.target)
 
-    def rouse(self, settings: Config) -> None:
+    def rouse(self, threads: int) -> None:
         """Wake the threads that sleep."""
-        threads = settings.threads or process_threads()
         if threads > 1:
             pool.rouse(threads)
 
-    def run(self, launches: Launches, slots: array[int], first: int, last: int, settings: Config) -> None:
-        """Run kernels in order; waves and large kernels by as many threads as the settings say."""
+    def run(self, launches: Launches, slots: array[int], first: int, last: int, threads: int) -> None:
+        """Run kernels in order; waves and large kernels by so many threads."""
         if launches.table is None:
             noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
             rows = [Row(e.address, start, e.lowered.chunks, cost, e.lowered.series) for e, start, cost in noted]
             pool.provide(max(scratch_of(e.lowered.linear)[1] for e in launches.executables))
             launches.table = Table(_compiler(), rows, launches.waves)
-        launches.table.run(slots, settings.threads or process_threads(), first, last)
+        launches.table.run(slots, threads, first, last)
 
 
 class Interpreter(Device):
@@ -256,7 +255,7 @@ class Interpreter(Device):
         """What DEBUG says of it."""
         return "the interpreter"
 
-    def run(self, launches: Launches, slots: array[int], first: int, last: int, settings: Config) -> None:
+    def run(self, launches: Launches, slots: array[int], first: int, last: int, threads: int) -> None:
         """Interpret kernels in order."""
         for number in range(first, last):
             lowered = launches.executables[number].lowered

@@ -39,17 +39,15 @@ class Template:
     Attributes:
         kernels: Kernels and copies, in order.
         renamed: For the buffers that the program keeps, the buffers where their contents end up.
-        fresh: The buffers that have no bytes yet.
         kept: The buffers whose bytes matter when all has run.
-        lives: The first and the last kernel that uses each fresh buffer, in order of the first.
+        lives: The first and the last kernel that uses each buffer without bytes yet, in order of the first.
         refs: The buffers of the structure.
-        temporaries: Other fresh ones.
+        temporaries: Others without bytes yet.
         loaded: The kernels compiled (None for copies), once they are.
     """
 
     kernels: list[PlannedKernel | Copy]
     renamed: dict[BufferRef, BufferRef]
-    fresh: set[BufferRef]
     kept: set[BufferRef]
     lives: dict[BufferRef, tuple[int, int]]
     refs: list[BufferRef]
@@ -87,8 +85,8 @@ class Stretch:
         count: How many there are.
         launches: They, compiled.
         shared: Whether threads share one of them, or all.
-        pick: Takes the arguments of all from the words of a program: the addresses of the buffers that its kernels use,
-            its numbers and at last a zero.
+        pick: Takes the arguments of all from the words of a program: the addresses of the buffers with names that its
+            kernels use, then of the others, its numbers and at last a zero.
         rests: What is added to some arguments, by their places.
         flops: Arithmetic operations of all.
         nbytes: Bytes that they move.
@@ -115,14 +113,14 @@ class Room:
             needed between kernels only, as far as they do not lie where results will be.
         own: Those that have memory of their own.
         placed: Others that have names: (buffer, its bytes, the number of the block that it lies in, where it starts).
-        private: Those that have none: (the block, where it starts).
+        hidden: Those that have none, in the order in which the form has them: (the block, where it starts).
     """
 
     device: Device
     order: Order
     own: list[int]
     placed: list[tuple[int, int, int, int]]
-    private: list[tuple[int, int]]
+    hidden: list[tuple[int, int]]
 
 
 class Form:
@@ -136,10 +134,11 @@ class Form:
         names: The stand-ins of buffers with names.
         used: The numbers of those that kernels use, in order of first use.
         pick: Takes what belongs to those from what belongs to all buffers.
-        rooms: The memory that those get, by device, once the kernels are compiled.
+        devices: Where buffers are made.
+        rooms: The memory of those, device by device, once the kernels are compiled.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each that has a name.
-        private: For the stand-in of each of the others.
+        private: For the stand-in of each of the others, device by device.
         loaded: The kernels compiled as they run (None for copies), once they have.
         sharing: The devices on which threads share some of them.
         ready: The steps, once they are there, of kernels that are not searched for.
@@ -149,10 +148,10 @@ class Form:
         self.template: Final = template
         self.size: Final = size
         copied = {ref for kernel in template.kernels if isinstance(kernel, Copy) for ref in kernel.buffers}
-        temporaries, devices = {*template.temporaries}, [*dict.fromkeys(ref.device for ref in template.lives)]
-        private = [ref for ref in template.lives if ref in temporaries and ref not in template.kept | copied]
-        private.sort(key=lambda ref: devices.index(ref.device))  # as they are in rooms
-        named = [ref for ref in template.temporaries if ref not in {*private}]
+        inner = {*template.temporaries} - template.kept - copied
+        self.devices: Final = [*dict.fromkeys(ref.device for ref in template.lives)]
+        private = [ref for device in self.devices for ref in template.lives if ref in inner and ref.device == device]
+        named = [ref for ref in template.temporaries if ref not in inner]
         self.names: Final = [*template.refs, *named]
         numbers = {ref: number for number, ref in enumerate(self.names)}
         used = dict.fromkeys(ref for kernel in template.kernels for ref in kernel.buffers if ref in numbers)
@@ -186,7 +185,7 @@ class Form:
         for wave in found:
             for number in itertools.chain.from_iterable(wave):
                 steps[number] = wave[0][0]
-        self.rooms = [self._room(device, steps) for device in dict.fromkeys(ref.device for ref in template.lives)]
+        self.rooms = [self._room(device, steps) for device in self.devices]
         self._waves = found
         self._costs = costs  # at last: where an interrupt comes before, all of it is done again
 

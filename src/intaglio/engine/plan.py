@@ -83,10 +83,7 @@ class Plan:
 
     def steps(self, beam: int) -> list[Stretch | Move]:
         """What is done in order: kernels, compiled (and searched for, as BEAM says), and copies."""
-        form = self.form
-        if form.ready and not beam:
-            return form.ready
-        return form.steps(beam, len(self.numbers), lambda: self.kernels)
+        return self.form.steps(beam, len(self.numbers), lambda: self.kernels)
 
     @cached_property
     def kernels(self) -> list[PlannedKernel | Copy]:
@@ -385,7 +382,7 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template
         else:
             kernels.append(sized(build(group)) if nominal else build(group))
     lives = _lives(kernels, ordered.fresh)
-    return Template(kernels, renamed, ordered.fresh, kept, lives, refs, list(ordered.fresh.difference(refs)))
+    return Template(kernels, renamed, kept, lives, refs, list(ordered.fresh.difference(refs)))
 
 
 def _no_products(statements: list[Statement]) -> None:

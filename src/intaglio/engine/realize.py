@@ -21,6 +21,7 @@ from intaglio.ops.memory import BufferRef
 from intaglio.runtime.allocator import Block
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
+from intaglio.runtime.pool import process_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,10 +95,11 @@ class _Uninterrupted:
 
     def __enter__(self) -> None:
         self._pending: list[tuple[int, object]] = []
-        self._old: object = None
-        self._is_main = threading.get_ident() == threading.main_thread().ident
-        if self._is_main:
+        self._is_main = True
+        try:
             self._old = _swap(signal.SIGINT, self._wait)
+        except ValueError:  # other threads have no signals
+            self._is_main = False
 
     def _wait(self, number: int, frame: object) -> None:
         """Note a signal."""
@@ -113,25 +115,23 @@ class _Uninterrupted:
 def execute(made: Plan, committed: Callable[[], None] | None, settings: Config) -> None:
     """Compile and allocate everything, then run and commit: after the first launch nothing can fail.
 
-    An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice. A plan
-    with nothing to commit has nothing but new buffers written: it may.
+    An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
     """
     with lock:
         form = made.form
         steps = form.ready if form.ready and not settings.beam else made.steps(settings.beam)
+        threads = settings.threads or process_threads()
         for device in form.sharing:
-            device.rouse(settings)
+            device.rouse(threads)
         blocks = _provide(made, settings)
         words = _words(made, blocks)
         watched = debug.watches_kernels(settings)
         if watched:
             debug.prepare(made, settings)
-        if committed is None:
-            _run(made, steps, words, settings, watched=watched)
-            return
         with _Uninterrupted():
-            _run(made, steps, words, settings, watched=watched)
-            committed()
+            _run(made, steps, words, threads, settings if watched else None)
+            if committed is not None:
+                committed()
 
 
 def _provide(made: Plan, settings: Config) -> list[Sequence[Buffer]]:
@@ -149,8 +149,12 @@ def _provide(made: Plan, settings: Config) -> list[Sequence[Buffer]]:
     return found
 
 
-def _run(made: Plan, steps: Sequence[Stretch | Move], words: list[int], settings: Config, *, watched: bool) -> None:
-    """Do all steps in order: copies, and stretches of kernels, each by one call unless somebody watches."""
+def _run(made: Plan, steps: Sequence[Stretch | Move], words: list[int], threads: int, watched: Config | None) -> None:
+    """Do all steps in order: copies, and stretches of kernels, each by one call.
+
+    Args:
+        watched: The settings, if somebody watches.
+    """
     counters = GlobalCounters
     for step in steps:
         if isinstance(step, Move):
@@ -163,10 +167,10 @@ def _run(made: Plan, steps: Sequence[Stretch | Move], words: list[int], settings
         counters.global_ops += step.flops
         counters.global_mem += step.nbytes
         started = perf_counter()
-        if watched:
-            debug.launch(made, step, slots, settings)
+        if watched is None:
+            step.device.run(step.launches, slots, 0, step.count, threads)
         else:
-            step.device.run(step.launches, slots, 0, step.count, settings)
+            debug.launch(made, step, slots, threads, watched)
         counters.run_seconds += perf_counter() - started
         counters.launch_count += 1
 
@@ -181,8 +185,8 @@ def _words(made: Plan, blocks: Sequence[Sequence[Buffer]]) -> list[int]:
     if any(made.starts):
         words = [*map(add, words, made.form.pick(made.starts))]
     for room, own in zip(made.form.rooms, blocks, strict=True):
-        if room.private:
-            words += [own[place].address + start for place, start in room.private]
+        if room.hidden:
+            words += [own[place].address + start for place, start in room.hidden]
     if made.numbers:
         words += map(_bits, made.numbers)
     words.append(0)

@@ -535,13 +535,13 @@ class Emitter:
         frames, self.frames = self.frames, self.frames[: level + 1]
         hidden = {r: self.bound.pop(r) for r in list(self.bound) if self.bound[r].frame > level}
         body, ranges = node.src[0], list(node.src[1:])
-        few = all(self.bound[r].apart is not None for r in free)  # one, or the two of halves
-        position = position_of(node) if outer is None and few else None
+        own = all(self.bound[r].apart is not None for r in free)  # whether each has the accumulators that one alone has
+        position = position_of(node) if outer is None and own else None
         found = self._position(position, instances) if position is not None else None
         if found is not None:
             values = found
         elif outer is None:
-            values = self._fold_along(op.kind, body, ranges, instances, ACCUMULATORS if few else 1)
+            values = self._fold_along(op.kind, body, ranges, instances, ACCUMULATORS if own else 1)
         else:
             shape = (self.bound[outer].lanes,)
             start = COMBINES[op.kind].identity(node.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, make, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.choice import Decisions, about
@@ -83,7 +84,10 @@ class Loops:
     ) -> None:
         """A range, or the part between bounds, in two halves side by side; what is left of an odd number comes last.
 
-        The bounds are an even number of places apart, unless the last is the end.
+        Args:
+            body: Given the instances of the range.
+            start: The first place. Chunks before the last must be of an even number of places.
+            stop: Past the last one.
         """
         emitter, extent = self.emitter, self.extent(r)
         level = len(emitter.frames) - 1
@@ -108,16 +112,23 @@ class Loops:
             rest = emitter.put(level, add(middle, half))
             emitter.loop(rest, past, 1, (), one, lambda f, c: (r, Binding(f, c)))
 
+    def model_of_chunks(self, extent: int, work: int) -> int:
+        """How many chunks the model cuts a range in."""
+        return max(1, min(extent, work // CHUNK, CHUNKS))
+
     def chunk(self, extent: int, work: int, unit: int) -> tuple[Node, Node]:
         """The part of a range that one call runs, in chunks of equal length."""
-        model = max(1, min(extent, work // CHUNK, CHUNKS))
+        model = self.model_of_chunks(extent, work)
         chunks = self.decide.of("chunks", model, about(model, 1, min(extent, CHUNKS)))
         per = -(-extent // chunks)
         return self.chunk_of(extent, -(-per // unit) * unit)
 
     def chunk_of(self, extent: int, per: int) -> tuple[Node, Node]:
         """The part of a range that one call runs, in chunks of a given length."""
-        self.chunks = -(-extent // per)
+        chunks = -(-extent // per)
+        if self.chunks not in (1, chunks):
+            raise InternalError("lower: the nests of a kernel are of different numbers of chunks")
+        self.chunks = chunks
         emitter = self.emitter
         begin = emitter.put(0, mul(emitter.put(0, make(Chunk("begin"))), number(per)))
         end = emitter.put(0, mul(emitter.put(0, make(Chunk("end"))), number(per)))
@@ -136,17 +147,38 @@ class Loops:
 
     def together(
         self,
+        r: Node,
+        count: int,
+        body: Callable[[list[Instance]], None],
+        begin: Node | None = None,
+        end: Node | None = None,
+    ) -> None:
+        """A range of known extent some places at a time; what is left of it, or between bounds, goes with its last.
+
+        Args:
+            body: Given the instances of the range.
+        """
+        self.some_at_once(self.extent(r), count, lambda first, some: self.at(r, first, some, body), begin, end)
+
+    def at(self, r: Node, first: Node, count: int, body: Callable[[list[Instance]], None]) -> None:
+        """Some places of a range, the first of which is known: what is written for their instances."""
+        emitter = self.emitter
+        emitter.bit(r)
+        emitter.bound[r] = Binding(len(emitter.frames) - 1, first, count)
+        body([{r: k} for k in range(count)])
+        del emitter.bound[r]
+
+    def some_at_once(
+        self,
         extent: int,
         count: int,
         body: Callable[[Node, int], None],
         begin: Node | None = None,
         end: Node | None = None,
     ) -> None:
-        """A range some places at a time; what is left of it, or of the part between bounds, goes with its last.
-
-        Args:
-            body: Given the first place, and how many.
-        """
+        """As `together`, of what is not one range. `body`: given the first place, and how many."""
+        if count > 1 and self.emitter.index.varies(extent):
+            raise InternalError("lower: an extent that varies is not cut in equal parts")
         emitter = self.emitter
         whole = extent // count * count
         level = len(emitter.frames) - 1

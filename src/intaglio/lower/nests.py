@@ -13,7 +13,7 @@ from intaglio.lower.ahead import asked_along
 from intaglio.lower.columns import Kept, rows_below
 from intaglio.lower.dots import Dots, dot_ranges
 from intaglio.lower.kept import keep_rows
-from intaglio.lower.loops import CHUNK, has_fold
+from intaglio.lower.loops import CHUNK, CHUNKS, has_fold
 from intaglio.lower.parts import nest
 from intaglio.lower.positions import position_of
 from intaglio.lower.product import Product, row_range, turned_column
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from intaglio.lower.parts import Part
     from intaglio.lower.values import Values
 
+REGISTERS: Final = 32  # vectors that the positions of two extremes take, with what they are compared by
 COLUMNS: Final = 4  # vectors at once where columns are reduced, and read again: some of a line's neighbours
 
 
@@ -41,8 +42,8 @@ COLUMNS: Final = 4  # vectors at once where columns are reduced, and read again:
 class _Inner:
     """The innermost loop: stores along a range by vectors, or (no range) of one element.
 
-    With `halves`, the two halves of the outermost loop around run side by side: a processor reads two places of memory
-    that are far apart faster than one.
+    With `halves`, the two halves of the outermost loop around it run side by side: a processor reads two places of
+    memory that are far apart faster than one.
     """
 
     loops: Loops
@@ -210,11 +211,13 @@ class Nests:
             Tiles(loops, places, v, turned, lanes, block).run(around, work if split else 0)
         else:
             split = split and not self._folds_beside(places, first)
-            for group in [places] if v is not None else self._apart(places, outer):
-                ahead = asked_along(loops, group, outer, self._moved) if v is None else {}
+            groups = [places] if v is not None else self._apart(places, outer)
+            asked = [asked_along(loops, group, outer, self._moved) if v is None else {} for group in groups]
+            halved = any(asked) and self._are_halved(places, outer, work)
+            for group, ahead in zip(groups, asked, strict=True):
                 self.emitter.ahead.update(ahead)
-                store, halves = functools.partial(self._store, group), bool(ahead) and self._halved(outer)
-                self._chunks(outer, replace(inner, store=store, halves=halves), work, split=split)
+                own = replace(inner, store=functools.partial(self._store, group), halves=halved and bool(ahead))
+                self._chunks(outer, own, work, split=split, unit=2 if halved else 1)
                 for load in ahead:
                     del self.emitter.ahead[load]
 
@@ -260,8 +263,12 @@ class Nests:
         else:
             self.loops.nest(outer, inner.run, begin, end)
 
-    def _chunks(self, outer: list[Node], inner: _Inner, work: int, *, split: bool) -> None:
-        """The loops, the outermost in chunks of equal length where threads may share them."""
+    def _chunks(self, outer: list[Node], inner: _Inner, work: int, *, split: bool, unit: int = 1) -> None:
+        """The loops, the outermost in chunks of equal length where threads may share them.
+
+        Args:
+            unit: How many turns of a loop that is no vector's chunks are a multiple of.
+        """
         first = outer[0] if outer else inner.v
         if first is None or not split or work < 2 * CHUNK or self.emitter.target.threads == 1:
             inner.nest(outer)
@@ -270,17 +277,24 @@ class Nests:
         lanes, unroll = (inner.lanes, inner.unroll) if first is inner.v else (1, 1)
         while unroll > 1 and extent < lanes * unroll:
             unroll //= 2
-        begin, end = self.loops.chunk(extent, work, 2 if inner.halves else lanes * unroll)
+        begin, end = self.loops.chunk(extent, work, lanes * unroll if first is inner.v else unit)
         if first is inner.v:
             self.loops.vectors_between(first, begin, end, lanes, unroll, inner.store)
         else:
             inner.nest(outer, begin, end)
 
-    def _halved(self, outer: list[Node]) -> bool:
-        """Whether the two halves of the outermost loop may run side by side: where no fold has a way of its own."""
-        emitter = self.emitter
+    def _are_halved(self, places: list[Place], outer: list[Node], work: int) -> bool:
+        """Whether the two halves of the outermost loop run side by side: where no fold has a way of its own.
+
+        Nor where there would be fewer chunks for it, but for as many turns as there are chunks at most; nor where the
+        positions of two extremes do not fit in the registers.
+        """
+        emitter, extent = self.emitter, self.loops.extent(outer[0]) if outer else 0
+        folds = [n for n in walk([p.value for p in places]) if isinstance(n.op, Fold)]
         own = emitter.kept or emitter.stops or emitter.beside or emitter.cuts
-        return bool(outer) and self.loops.extent(outer[0]) > 1 and not own
+        full = emitter.target.vector_registers < REGISTERS and any(map(position_of, folds))
+        enough = extent >= CHUNKS or 2 * self.loops.model_of_chunks(extent, work) <= extent
+        return extent > 1 and enough and not own and not full
 
     def _folds_beside(self, places: list[Place], first: Node | None) -> bool:
         """Whether a fold does not depend on the outermost range: each chunk would compute it again."""

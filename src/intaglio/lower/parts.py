@@ -101,7 +101,7 @@ class Parts:
         chains = CHAINS if len(values) < SHORT else CHAINS // 2 if len(values) < LONG else CHAINS // 4
         chains = min(chains, self._lead, self._lines(values))
         begin, end = self._chunk(chains, split=split)
-        self._loops.together(self._lead, chains, lambda start, count: self._run(self._at(start, count)), begin, end)
+        self._loops.some_at_once(self._lead, chains, lambda start, count: self._run(self._at(start, count)), begin, end)
 
     def _side_by_side_of_any_number(self) -> None:
         """A few places at a time, then one after the other, where it is not known how many there are."""

@@ -71,7 +71,7 @@ def emit_position(
     if lanes < 2 or rest or emitter.index.varies(extent) or not 2 * lanes <= extent < 1 << 31 or dtype.is_bool:
         return None
     kind = dtypes.int32 if dtype.itemsize <= 4 else dtypes.int64
-    count = max(1, ACCUMULATORS // len(instances))
+    count = ACCUMULATORS
     while count > 1 and extent < lanes * count:
         count //= 2
     step = lanes * count
@@ -89,9 +89,9 @@ def emit_position(
         """Some vectors compared with the best so far."""
         level = len(emitter.frames) - 1
         bests, found = carried[: len(carried) // 2], carried[len(carried) // 2 :]
-        each = [(k * count + u % count, u) for k in range(len(instances)) for u in range(vectors)]
-        several = [{**instance, along: u} for instance in instances for u in range(vectors)]
-        for (slot, u), x in zip(each, emitter.emit_all(value, several), strict=True):
+        each = [(k, u, {**instance, along: u}) for k, instance in enumerate(instances) for u in range(vectors)]
+        for (k, u, _), x in zip(each, emitter.emit_all(value, [one for *_, one in each]), strict=True):
+            slot = k * count + u % count
             x = x if x.shape else emitter.put(level, expand(x, (lanes,)))
             best = bests[slot]
             worse = le(x, best) if position.kind == "max" else le(best, x)

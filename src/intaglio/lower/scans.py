@@ -92,7 +92,7 @@ class Running:
 
     def _by_rows(self, *, split: bool) -> None:
         """Rows, some side by side."""
-        loops, emitter = self.loops, self.emitter
+        loops = self.loops
         if not self.outer:
             self._chains([{}], 0)
             return
@@ -101,14 +101,8 @@ class Running:
         rows = model if model == 1 else loops.decide.of("rows", model, ROWS)
         begin, end = self._chunk(row, rows, split=split)
 
-        def together(start: Node, count: int) -> None:
-            emitter.bit(row)
-            emitter.bound[row] = Binding(len(emitter.frames) - 1, start, count)
-            self._chains([{row: u} for u in range(count)], 0)
-            del emitter.bound[row]
-
         def some(_: Node, carried: list[Node]) -> list[Node]:
-            loops.together(loops.extent(row), rows, together, begin, end)
+            loops.together(row, rows, lambda instances: self._chains(instances, 0), begin, end)
             return carried
 
         loops.nest([r for r in self.outer if r is not row], some)

@@ -7,13 +7,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import dtypes
-from intaglio.ir.node import Node, make
-from intaglio.lower.binding import Binding
+from intaglio.ir.node import Node, make, walk
 from intaglio.lower.index import number
 from intaglio.lower.loops import CHUNK, Place
 from intaglio.ops.elementwise import and_, cast, lt
 from intaglio.ops.memory import load
-from intaglio.ops.reduce import COMBINES
+from intaglio.ops.reduce import COMBINES, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,14 +66,14 @@ class Scatter:
         if inner and not any(self.emitter.index.step(self.place.index, r) == 1 for r in inner):
             loops, inner = [*inner, *loops], []  # by rows of the target, not by its columns
         shared = next((k for k, r in enumerate(loops) if split and self._is_shared(r)), None)
-        rows = functools.partial(self._rows, inner, parts=split and shared is None)
-        nest = rows if inner or not loops else self._elements
+        few = not inner and self._is_of_few(loops)
+        nest = self._elements if few else functools.partial(self._rows, inner, parts=split and shared is None)
         if shared is None:
             nest(loops)
             return
         r = loops[shared]
         unit = self.loops.line(self.place, r)
-        begin, end = self.loops.share(r, -(-unit // UNROLL) * UNROLL if r is loops[-1] else unit)
+        begin, end = self.loops.share(r, -(-unit // UNROLL) * UNROLL if few and r is loops[-1] else unit)
         self.loops.nest(loops[:shared], lambda _, carried: (nest(loops[shared:], begin, end), carried)[1])
 
     def _rows(
@@ -86,7 +85,7 @@ class Scatter:
         *,
         parts: bool,
     ) -> None:
-        """The loops over positions, at each of which there is a row; `parts`: threads share those."""
+        """The loops over positions, at each of which there is a row, or an element; `parts`: threads share those."""
 
         def row(_: Node, carried: list[Node]) -> list[Node]:
             self._inside({}, lambda: self.nests.run([self.place], inner, split=False, parts=parts))
@@ -97,18 +96,13 @@ class Scatter:
     def _elements(self, ranges: list[Node], begin: Node | None = None, end: Node | None = None) -> None:
         """The loops over positions of elements, of which a few are stored in a row: a turn costs as much as one."""
         *outer, r = ranges
-        emitter = self.emitter
 
-        def few(first: Node, count: int) -> None:
-            emitter.bit(r)
-            emitter.bound[r] = Binding(len(emitter.frames) - 1, first, count)
-            for k in range(count):
-                one: Instance = {r: k}
+        def few(instances: list[Instance]) -> None:
+            for one in instances:
                 self._inside(one, functools.partial(self._element, one))
-            del emitter.bound[r]
 
         def along(first: Node | None = None, stop: Node | None = None) -> None:
-            self.loops.together(self.loops.extent(r), UNROLL, few, first, stop)
+            self.loops.together(r, UNROLL, few, first, stop)
 
         if outer:
             self.loops.nest(outer, lambda _, carried: (along(), carried)[1], begin, end)
@@ -130,6 +124,14 @@ class Scatter:
             store()
         else:
             self.emitter.when(self.emitter.emit(inside, instance), store)
+
+    def _is_of_few(self, ranges: list[Node]) -> bool:
+        """Whether elements may be stored a few in a row: if there are as many each time, and none is a reduction.
+
+        A reduction would be computed for all of them where the first is inside.
+        """
+        folds = (n for n in walk((self.place.value, *self.positions)) if isinstance(n.op, Fold))
+        return bool(ranges) and not self.emitter.index.varies(self.loops.extent(ranges[-1])) and not any(folds)
 
     def _is_shared(self, r: Node) -> bool:
         """Whether threads may share a range: no two of its elements have one place, nor few of them one line."""

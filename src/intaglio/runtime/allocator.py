@@ -138,15 +138,17 @@ class Allocator:
         """Move returned blocks to the free lists, or give them back where as many bytes are kept as may be."""
         returned, free = self._returned, self._free  # to the first, finalizers may add more meanwhile
         used, kept = 0, self._kept
-        while returned:
-            lease, nbytes = returned.pop()
-            used += nbytes
-            capacity = lease[2]
-            if kept + capacity <= most:
-                kept += capacity
-                free[capacity].append(lease)
-        self.used -= used
-        self._kept = kept
+        try:
+            while returned:
+                lease, nbytes = returned.pop()
+                used += nbytes
+                capacity = lease[2]
+                if kept + capacity <= most:
+                    kept += capacity
+                    free[capacity].append(lease)
+        finally:
+            self.used -= used
+            self._kept = kept
 
     def _trim(self) -> int:
         """Let go of all free blocks."""

@@ -350,14 +350,15 @@ class Pool:
         """
         if nbytes <= self._room:
             return
-        self._room = -(-nbytes // PAGES) * PAGES
-        self._own, self.scratch = anonymous(self._room)
+        room = -(-nbytes // PAGES) * PAGES
+        self._own, self.scratch = anonymous(room)
         self._habits[5] = self.scratch
-        self._others = [self._scratch_of(worker) for worker in range(self._workers)]
+        self._others = [self._scratch_of(worker, room) for worker in range(self._workers)]
+        self._room = room  # at last: where the system has no more, or an interrupt comes, all of it is done again
 
-    def _scratch_of(self, worker: int) -> mmap:
-        """New scratch for a worker."""
-        pages, self._words[(3 + worker) * LINE // 8 + 2] = anonymous(max(self._room, PAGES))
+    def _scratch_of(self, worker: int, room: int) -> mmap:
+        """New scratch of some bytes for a worker."""
+        pages, self._words[(3 + worker) * LINE // 8 + 2] = anonymous(max(room, PAGES))
         return pages
 
     def rouse(self, threads: int) -> None:
@@ -396,7 +397,7 @@ class Pool:
         try:
             while self._workers < helpers:
                 self._words[(3 + self._workers) * LINE // 8 + 1] = _gate()
-                self._others.append(self._scratch_of(self._workers))
+                self._others.append(self._scratch_of(self._workers, self._room))
                 arguments = native, self._state, self._workers, self._inside
                 threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True).start()
                 self._workers += 1

@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from intaglio import Tensor
@@ -72,3 +73,19 @@ def test_a_kernel_that_does_not_compile_leaves_the_write_pending(monkeypatch: py
         t.realize()
     monkeypatch.undo()
     assert t.tolist() == [6.0, 7.0, 8.0]
+
+
+def test_values_between_the_kernels_of_two_devices_come_and_go() -> None:
+    numbers = np.arange(300 * 300, dtype=np.float32).reshape(300, 300) % 7
+    x = Tensor(numbers).realize()
+    total = numbers @ numbers.T
+    expected = ((total / total.max(1, keepdims=True)).sum(0) * 2 + 1).astype(np.float32)
+    before = GlobalCounters.mem_used
+    for _ in range(3):
+        y = x @ x.T
+        z = ((y / y.max(1, keepdim=True)).sum(0) * 2).to("PYTHON") + 1
+        np.testing.assert_allclose(z.to("CPU").numpy(), expected, rtol=1e-5)
+        del y, z
+    device_of("CPU").allocator.collect()
+    device_of("PYTHON").allocator.collect()
+    assert GlobalCounters.mem_used == before

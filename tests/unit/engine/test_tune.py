@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable
 
-    from intaglio.core.config import Config
     from intaglio.engine.devices import Launches
     from intaglio.lower.kernel import Lowered
 
@@ -64,9 +63,9 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Executable]:
     seen: list[Executable] = []
     run = Cpu.run
 
-    def noted(device: Cpu, launches: Launches, slots: array[int], first: int, last: int, settings: Config) -> None:
+    def noted(device: Cpu, launches: Launches, slots: array[int], first: int, last: int, threads: int) -> None:
         seen.extend(launches.executables)
-        run(device, launches, slots, first, last, settings)
+        run(device, launches, slots, first, last, threads)
 
     monkeypatch.setattr(Cpu, "run", noted)
     monkeypatch.setattr(tune, "_chosen", type(tune._chosen)())

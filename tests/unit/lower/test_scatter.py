@@ -9,6 +9,7 @@ from intaglio.ir.node import make
 from intaglio.ops.loop import StoreAt
 from intaglio.ops.memory import iota
 from intaglio.ops.movement import expand, reshape
+from intaglio.ops.reduce import reduce
 from tests.unit.lower.running import Operands, numbers, run
 
 COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -83,3 +84,14 @@ def test_one_element_at_one_position(place: int, want: list[int]) -> None:
     k = Operands()
     run(k, make(StoreAt("add"), k.read(out), k.read(value), k.read(position)))
     np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_sums_that_are_scattered_have_the_bits_they_have_alone(count: int) -> None:
+    x = np.random.default_rng(3).standard_normal((count, 1000)).astype(np.float32)
+    places = np.arange(count)[::-1].copy()
+    sums, out = np.zeros(count, np.float32), np.zeros(count, np.float32)
+    alone, k = Operands(), Operands()
+    run(alone, alone.write(sums, reduce("sum", alone.read(x), (1,))))
+    run(k, make(StoreAt("set"), k.read(out), reduce("sum", k.read(x), (1,)), k.read(places)))
+    np.testing.assert_array_equal(out[places], sums)

@@ -88,4 +88,4 @@ def test_values_between_the_kernels_of_two_devices_come_and_go() -> None:
         del y, z
     device_of("CPU").allocator.collect()
     device_of("PYTHON").allocator.collect()
-    assert GlobalCounters.mem_used == before
+    assert GlobalCounters.mem_used <= before  # what other tests left may go meanwhile

@@ -57,7 +57,7 @@ def watches_schedules(settings: Config) -> bool:
 
 def watches_kernels(settings: Config) -> bool:
     """Whether somebody wants to see kernels, before they run or as they do."""
-    return settings.debug > 1 or settings.graphuops > 0 or explain.asked() is not None
+    return settings.debug > 1 or settings.graphuops > 0 or explain.is_asked()
 
 
 def schedule(program: Program, kernels: Sequence[PlannedKernel | Copy]) -> None:
@@ -126,7 +126,7 @@ def searched(name: str, seconds: float, ratio: float, choice: str, tried: int) -
 def launch(made: Plan, step: Stretch, slots: array[int], threads: int, settings: Config) -> None:
     """Run kernels; one by one, with a line each, where DEBUG asks for it."""
     device, launches = step.device, step.launches
-    if explain.asked() is not None:
+    if explain.is_asked():
         for kernel in _of_stretch(made, step):
             explain.note(kernel.ast, kernel.size_slot)
     if settings.debug < 2:

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 Kernel: TypeAlias = "tuple[Node, int | None]"  # an AST, and the slot of its size if it is at the nominal size
 _seen: Final[ContextVar[list[Kernel] | None]] = ContextVar("intaglio_sources", default=None)
-asked: Final = _seen.get  # gives something where somebody wants to know which kernels run
 
 
 def c_source(ast: Node, size_slot: int | None = None) -> str:
     """A kernel as scalar C: the same loops, without vectors and tiles."""
     return c.render(lower(ast, Target("c", 0), size_slot).linear)
+
+
+def is_asked() -> bool:
+    """Whether somebody wants to know which kernels run."""
+    return _seen.get() is not None
 
 
 def note(ast: Node, size_slot: int | None) -> None:

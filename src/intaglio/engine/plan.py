@@ -72,7 +72,7 @@ class Plan:
         self.refs: Final = refs
         self.starts: Final = starts
         self.numbers: Final = numbers
-        self.renamed: Final = dict(zip(keep, keep, strict=True))
+        self.renamed: Final = {ref: ref for ref in keep} if keep else {}
         for a, b in form.renamed:
             self.renamed[self.refs[a]] = self.refs[b]
 

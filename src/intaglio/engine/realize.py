@@ -184,8 +184,8 @@ def _words(made: Plan, blocks: Sequence[Sequence[Buffer]]) -> list[int]:
     words = [*map(_address, found)]
     if any(made.starts):
         words = [*map(add, words, made.form.pick(made.starts))]
-    for room, own in zip(made.form.rooms, blocks, strict=True):
-        if room.hidden:
+    if made.form.private:
+        for room, own in zip(made.form.rooms, blocks, strict=True):
             words += [own[place].address + start for place, start in room.hidden]
     if made.numbers:
         words += map(_bits, made.numbers)

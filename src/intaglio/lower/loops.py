@@ -176,7 +176,11 @@ class Loops:
         begin: Node | None = None,
         end: Node | None = None,
     ) -> None:
-        """As `together`, of what is not one range. `body`: given the first place, and how many."""
+        """As `together`, of what is not one range.
+
+        Args:
+            body: Given the first place, and how many.
+        """
         if count > 1 and self.emitter.index.varies(extent):
             raise InternalError("lower: an extent that varies is not cut in equal parts")
         emitter = self.emitter

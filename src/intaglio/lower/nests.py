@@ -284,10 +284,10 @@ class Nests:
             inner.nest(outer, begin, end)
 
     def _are_halved(self, places: list[Place], outer: list[Node], work: int) -> bool:
-        """Whether the two halves of the outermost loop run side by side: where no fold has a way of its own.
+        """Whether the two halves of the outermost loop run side by side, where some of what is stored asks ahead.
 
-        Nor where there would be fewer chunks for it, but for as many turns as there are chunks at most; nor where the
-        positions of two extremes do not fit in the registers.
+        Not where a fold has a way of its own; nor where there are few turns, of which halves would make fewer chunks;
+        nor where the positions of two extremes do not fit in the registers.
         """
         emitter, extent = self.emitter, self.loops.extent(outer[0]) if outer else 0
         folds = [n for n in walk([p.value for p in places]) if isinstance(n.op, Fold)]

@@ -351,15 +351,13 @@ class Pool:
         if nbytes <= self._room:
             return
         room = -(-nbytes // PAGES) * PAGES
-        self._own, self.scratch = anonymous(room)
+        own, *others = [anonymous(room) for _ in range(1 + self._workers)]  # all, or none where the system has no more
+        self._own, self.scratch = own
         self._habits[5] = self.scratch
-        self._others = [self._scratch_of(worker, room) for worker in range(self._workers)]
-        self._room = room  # at last: where the system has no more, or an interrupt comes, all of it is done again
-
-    def _scratch_of(self, worker: int, room: int) -> mmap:
-        """New scratch of some bytes for a worker."""
-        pages, self._words[(3 + worker) * LINE // 8 + 2] = anonymous(max(room, PAGES))
-        return pages
+        for worker, (_, address) in enumerate(others):
+            self._words[(3 + worker) * LINE // 8 + 2] = address
+        self._others = [pages for pages, _ in others]
+        self._room = room
 
     def rouse(self, threads: int) -> None:
         """Wake workers for a kernel of so many threads that comes soon: one that sleeps takes as long to wake."""
@@ -397,7 +395,8 @@ class Pool:
         try:
             while self._workers < helpers:
                 self._words[(3 + self._workers) * LINE // 8 + 1] = _gate()
-                self._others.append(self._scratch_of(self._workers, self._room))
+                pages, self._words[(3 + self._workers) * LINE // 8 + 2] = anonymous(max(self._room, PAGES))
+                self._others.append(pages)
                 arguments = native, self._state, self._workers, self._inside
                 threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True).start()
                 self._workers += 1

@@ -66,7 +66,6 @@ def _computed(
         near = shallow(roots, device)
         if near is not None:
             made = _names(roots, device)
-
             refs, starts = [*near.refs, *made], [*near.starts, *[0] * len(made)]
             plan = plans.recall(near.key, refs, starts, [], settings)
             if plan is None:

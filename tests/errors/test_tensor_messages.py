@@ -150,12 +150,12 @@ MAKING: list[Case] = [
     (
         lambda: Tensor([1], device="nope"),
         "DeviceError",
-        'device: no backend "nope"; available here: cpu, disk, npy, null, python.',
+        'device: no backend "nope"; available here: cpu, disk, npy, null, python. Compute on "CPU"?',
     ),
     (
         lambda: row().to("nope"),
         "DeviceError",
-        'device: no backend "nope"; available here: cpu, disk, npy, null, python.',
+        'device: no backend "nope"; available here: cpu, disk, npy, null, python. Compute on "CPU"?',
     ),
     (
         lambda: Tensor.from_numpy(np.ones((2, 2)).T),

@@ -56,7 +56,7 @@ def show_loop(n: int = 1000) -> None:
 
 
 def passages(corpus: str) -> list[str]:
-    """Paragraphs to search in, at most PASSAGES, from all over the corpus.
+    """Paragraphs to search in, each once, at most PASSAGES, from all over the corpus.
 
     Raises: FileFormatError if there are none.
     """
@@ -77,6 +77,7 @@ def passages(corpus: str) -> list[str]:
                 found.append(plain)
     if not found:
         raise FileFormatError(f"demo: the corpus {corpus!r} must have text; found none. Try --corpus topics.")
+    found = [*dict.fromkeys(found)]  # some topics repeat one another
     step = -(-len(found) // PASSAGES)
     return found[::step]
 

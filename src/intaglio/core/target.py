@@ -19,7 +19,8 @@ def canonical(name: str) -> str:
     kind, _, rest = name.partition(":")
     kind = kind.upper()
     if kind not in DEVICES or (rest and kind != "DISK" and not rest.isdigit()):
-        raise DeviceError(f'device: no backend "{name}"; available here: {", ".join(n.lower() for n in DEVICES)}.')
+        known = ", ".join(n.lower() for n in DEVICES)
+        raise DeviceError(f'device: no backend "{name}"; available here: {known}. Compute on "CPU"?')
     return kind if kind == "DISK" or rest in ("", "0") else f"{kind}:{int(rest)}"
 
 

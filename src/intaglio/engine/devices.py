@@ -183,8 +183,13 @@ def disk_cache() -> DiskCache | None:
 
 
 def threads_now() -> int:
-    """How many threads share a large kernel."""
-    return config.threads or process_threads()
+    """How many threads share a large kernel, as the settings in force say."""
+    return threads_of(settings_now())
+
+
+def threads_of(settings: Config) -> int:
+    """How many threads share a large kernel, as some settings say."""
+    return settings.threads or process_threads()
 
 
 @cache

@@ -15,13 +15,12 @@ from intaglio.core.errors import InternalError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
-from intaglio.engine.devices import device_of, usual_name
+from intaglio.engine.devices import device_of, threads_of, usual_name
 from intaglio.engine.form import Move
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.allocator import Block
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
-from intaglio.runtime.pool import process_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,7 +119,7 @@ def execute(made: Plan, committed: Callable[[], None] | None, settings: Config) 
     with lock:
         form = made.form
         steps = form.ready if form.ready and not settings.beam else made.steps(settings.beam)
-        threads = settings.threads or process_threads()
+        threads = threads_of(settings)
         for device in form.sharing:
             device.rouse(threads)
         blocks = _provide(made, settings)

@@ -31,16 +31,6 @@ class Check:
         )
 
 
-class Checking:
-    """Whether this process has made any check: as long as it has not, no walk looks for them."""
-
-    __slots__ = ("begun",)
-
-    def __init__(self) -> None:
-        self.begun: bool = False
-
-
-checking: Final = Checking()
 pending: Final[weakref.WeakKeyDictionary[Node, Check]] = weakref.WeakKeyDictionary()
 
 
@@ -48,5 +38,4 @@ def remember_check(
     wrapped: Node, bad: Node, index: Node, extent: int, axis: int, site: tuple[str, int] | None, name: str = "index"
 ) -> None:
     """Have positions checked when something that uses them is computed."""
-    checking.begun = True
     pending[wrapped] = Check(bad, index, extent, axis, site, name)

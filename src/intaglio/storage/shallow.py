@@ -44,7 +44,7 @@ def shallow(roots: Sequence[Node], device: str) -> Shallow | None:
 
     None where one is not, or where a read is pending.
     """
-    if checks.checking.begun and len(checks.pending):
+    if len(checks.pending):
         return None
     known, places = codes.known, codes.places
     refs: list[BufferRef] = []

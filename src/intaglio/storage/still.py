@@ -160,7 +160,7 @@ class Still:
                 key += map(number_of, src)
                 order[node] = len(order)
                 node, src, rest = above.pop()
-        if checks.checking.begun and len(checks.pending) and not order.keys().isdisjoint(checks.pending):
+        if len(checks.pending) and not order.keys().isdisjoint(checks.pending):
             raise PendingError
 
     def _base(self, node: Node, storage: Storage, view: View, unwritten: Container[Storage]) -> Node | None:

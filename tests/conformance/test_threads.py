@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from intaglio import Context, GlobalCounters, Tensor
+from intaglio.runtime import pool as pool_module
 from intaglio.runtime.compiler import Compiler
-from intaglio.runtime.pool import IDLE, SIGNATURE, Pool
+from intaglio.runtime.pool import ANY, IDLE, SIGNATURE, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +147,56 @@ def test_workers_are_woken_before_there_is_a_kernel() -> None:
     assert awake(pool, workers, wanted=False)
     pool.rouse(workers + 1)
     assert pool.awake(workers) == [True] * workers or awake(pool, workers, wanted=False)
+    assert agrees(pool, kernel, 20, 1)
+
+
+PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+@pytest.mark.skipif(len(PROCESSORS) < 2, reason="there is no other processor")
+def test_workers_are_woken_on_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, kernel, here = Pool(), counting(), PROCESSORS[0]
+    monkeypatch.setattr(pool_module, "_processor", lambda: here)
+    assert agrees(pool, kernel, 20, 0)
+    assert [os.sched_getaffinity(thread) for thread in pool._threads] == [set(PROCESSORS) - {here}] * pool._workers
+    asked: list[int] = []
+    move = os.sched_setaffinity
+
+    def counted(thread: int, processors: set[int]) -> None:
+        asked.append(thread)
+        move(thread, processors)
+
+    monkeypatch.setattr(os, "sched_setaffinity", counted)
+    for here in (PROCESSORS[1], PROCESSORS[0]):  # whether they sleep or not
+        assert awake(pool, pool._workers, wanted=False)
+        for _ in range(3):
+            pool.rouse(1 + pool._workers)
+            for thread in pool._threads:
+                assert os.sched_getaffinity(thread) == set(PROCESSORS) - {here}
+    assert asked == pool._threads * 2  # once for each place
+    assert os.sched_getaffinity(0) == set(PROCESSORS)
+    assert agrees(pool, kernel, 20, 1)
+
+
+@pytest.mark.skipif(not PROCESSORS, reason="threads cannot be moved")
+def test_workers_that_cannot_be_moved_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, kernel = Pool(), counting()
+    monkeypatch.setattr(pool_module, "_processor", lambda: ANY)
+    assert agrees(pool, kernel, 20, 0)
+    before = [os.sched_getaffinity(thread) for thread in pool._threads]
+
+    def refused(thread: int, processors: set[int]) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    monkeypatch.setattr(pool_module, "_processor", lambda: PROCESSORS[0])
+    pool.rouse(1 + pool._workers)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {PROCESSORS[0]})  # this thread has but one
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("there is nowhere to go"))
+    pool._kept_off = ANY
+    pool.rouse(1 + pool._workers)
+    monkeypatch.undo()
+    assert [os.sched_getaffinity(thread) for thread in pool._threads] == before
     assert agrees(pool, kernel, 20, 1)
 
 

@@ -4,6 +4,9 @@ A worker that finds no chunk looks for one for a while more, then sleeps at a ga
 follows another finds it awake. Its gate is a lock of the interpreter's own C interface, which each system has and which
 asks for no interpreter lock: a worker that had to take that on its way would wake twice. The thread that posts a kernel
 takes chunks itself, and never waits for a worker that has taken none.
+
+Workers are kept off the processor of the thread that posts. Left to the system, one that wakes may be put there, on
+virtual machines above all, where a processor that sleeps looks as if it were taken: it would wait for milliseconds.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from intaglio.runtime.pages import anonymous, lasting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from mmap import mmap
 
     from intaglio.runtime.compiler import Compiler
@@ -35,6 +39,7 @@ WAIT: Final = 500  # looks at the state before a thread that waits for chunks le
 YIELD: Final = 64  # looks after which an idle worker lets another run: it may share a processor with who has the work
 IDLE: Final = 2e-4  # seconds that a worker looks before it sleeps: longer than Python takes between two kernels
 LEAVE: Final = 10.0  # seconds that the end waits for workers, who leave at once if the system lets them run
+ANY: Final = -1  # no processor in particular
 PAUSE: Final = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
 
 # The state: line 0 counts the chunks that nobody has taken, line 1 those that are done, line 2 holds the kernel
@@ -256,6 +261,14 @@ class _Native:
         self.wake: Final = ctypes.CFUNCTYPE(None, pointer, word)(out[3])
 
 
+def _find_processor() -> Callable[[], int]:
+    """The function that tells the processor of the thread that calls it: `ANY` where threads can be kept off none."""
+    found = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
+    return found or (lambda: ANY)
+
+
+_processor: Final = _find_processor()
+
 # A sleep of no time takes the timer's slack, which is longer than most chunks.
 _let_others_run: Final = getattr(os, "sched_yield", partial(time.sleep, 0))
 
@@ -325,6 +338,8 @@ class Pool:
         self._others: list[mmap] = []  # the scratch of workers
         self._native: _Native | None = None  # once there are workers
         self._workers: int = 0
+        self._threads: list[int] = []  # the system's numbers of workers
+        self._kept_off: int = ANY  # the processor that no worker runs on
         self._inside: set[int] = set()  # workers that are in native code, or about to be
         self._job: int = 0
         self._busy: threading.Lock = threading.Lock()
@@ -362,12 +377,27 @@ class Pool:
     def rouse(self, threads: int) -> None:
         """Wake workers for a kernel of so many threads that comes soon: one that sleeps takes as long to wake."""
         helpers = min(threads - 1, self._workers)
-        if helpers > 0 and self._native is not None and not all(self.awake(helpers)):
-            self._native.wake(self._state, helpers)
+        if helpers > 0 and self._native is not None:
+            self._keep_off()
+            if not all(self.awake(helpers)):
+                self._native.wake(self._state, helpers)
 
     def awake(self, workers: int) -> list[bool]:
         """Which of the first workers are awake."""
         return [self._words[(3 + worker) * LINE // 8] != 0 for worker in range(workers)]
+
+    def _keep_off(self) -> None:
+        """Let workers run where this thread may, but for the processor that it runs on; if there is another."""
+        here = _processor()
+        if here == self._kept_off:
+            return
+        others = os.sched_getaffinity(0) - {here}
+        try:
+            for thread in self._threads if others else ():
+                os.sched_setaffinity(thread, others)
+        except OSError:  # the system does not let them be moved
+            pass
+        self._kept_off = here
 
     def _share(self, native: _Native, kernel: int, slots: int, chunks: int, helpers: int) -> None:
         """Post a kernel, wake the workers that sleep, take chunks, and return when the last one is done."""
@@ -398,10 +428,14 @@ class Pool:
                 pages, self._words[(3 + self._workers) * LINE // 8 + 2] = anonymous(max(self._room, PAGES))
                 self._others.append(pages)
                 arguments = native, self._state, self._workers, self._inside
-                threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True).start()
+                thread = threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True)
+                thread.start()
+                self._threads.append(thread.native_id or 0)
                 self._workers += 1
         except RuntimeError:  # the system, or an interpreter that ends, lets no thread start
-            return self._workers
+            helpers = self._workers
+        self._kept_off = ANY
+        self._keep_off()
         return helpers
 
     def _serve(self, native: _Native, state: int, worker: int, inside: set[int]) -> None:

@@ -34,6 +34,23 @@ def test_each_layer_of_a_transformer_is_as_many_kernels(layers: int, before: boo
     assert np.abs(out.numpy() - want).max() < 1e-4
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4, 5])
+def test_a_norm_of_few_rows_after_large_products_is_one_kernel(rows: int) -> None:
+    draw, width, count = np.random.default_rng(0), 1536, 3
+    x, matrix, vector = (draw.standard_normal(s, np.float32) for s in ((rows, width), (width, width), (width,)))
+    matrix *= 0.02
+    own = [Tensor(a).realize() for a in (x, matrix, vector)]
+    GlobalCounters.reset()
+    y, product, bias = own
+    want = x.astype(np.float64)
+    for _ in range(count):
+        y = y + (y.layer_norm(width, bias, bias) @ product + bias)
+        normed = models.layer_norm(np, want) * vector + vector
+        want = want + normed @ matrix + vector
+    assert np.abs(y.numpy() - want).max() < 1e-3
+    assert GlobalCounters.kernel_count == 2 * count  # each norm reads the sum that the product before it stored
+
+
 def test_decoding_compiles_nothing_after_the_first_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "STEPS", 24)
     model = Transformer(2, 48, 4, 50, models.LENGTH, before=True)

@@ -282,7 +282,7 @@ class _Materialize:
                     if inner > DEEPEST:
                         users = users or Counter(s for n in order for s in {*n.src})
                         inner = self._cut_below(node, users, chosen, costs)
-                    pieces = pieces_of(node) if node.size <= FEW else []
+                    pieces = pieces_of(node, lambda n: n in self.done or n in chosen) if node.size <= FEW else []
                     chosen.update(pieces)
                     must = must or inner > DEEPEST or (bool(pieces) and _feeds_many(node, order, chosen))
                 case Elementwise():

@@ -47,14 +47,22 @@ def is_large(node: Node) -> bool:
     return size >= LARGE and not varies(size)  # what divides a nominal size divides no other
 
 
-def pieces_of(node: Node) -> list[Node]:
+def pieces_of(node: Node, is_stored: Callable[[Node], bool]) -> list[Node]:
     """The reductions to many values that a reduction to few is made of, and that are large.
 
     Where it is made of what each of those gives and nothing larger, as the mean of the losses of rows is, then that.
+
+    Args:
+        is_stored: Whether a value is in a buffer, or will be: what that is made of is not looked at.
     """
+
+    def is_computed(n: Node) -> bool:
+        return isinstance(n.op, (Elementwise, Expand, Reshape, Take)) and not is_stored(n)
+
     found: list[Node] = []
-    for n in toposort(node.src, enter=lambda n: isinstance(n.op, (Elementwise, Expand, Reshape, Take))):
-        if isinstance(n.op, Reduce) and n.size > FEW and n.src[0].size >= LARGE and not varies(n.src[0].size):
+    for n in toposort(node.src, enter=is_computed):
+        large = isinstance(n.op, Reduce) and n.size > FEW and n.src[0].size >= LARGE and not varies(n.src[0].size)
+        if large and not is_stored(n):
             found.append(n)
     (body,) = node.src
     return [body] if found and all(n.size >= body.size for n in found) else found

@@ -55,7 +55,7 @@ def test_a_nominal_size_is_not_cut() -> None:
     total = reduce("sum", x, (0,))
     assert in_pieces(total, lambda _: False) is total
     total = reduce("sum", reshape(x, (1, NOMINAL + 1)), (0, 1))
-    assert pieces_of(in_pieces(total, lambda _: False)) == []
+    assert pieces_of(in_pieces(total, lambda _: False), lambda _: False) == []
 
 
 @pytest.mark.parametrize("n", [1000, 4097, 100_000, LARGE + 3, 2 * LARGE])

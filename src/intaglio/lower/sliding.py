@@ -277,6 +277,8 @@ def _image(loops: Loops, axes: itertools.count[int], fold: Node, row: Node, line
     if len(own) != 1 or isinstance(own[0].op, (Load, Cast)) or emitter.mask(own[0]) & emitter.bit(row):
         return None
     (factor,) = own
+    if any(emitter.mask(s) & emitter.bit(line) for s in fold.src[0].src if s is not factor):
+        return None  # the rows are others for each line
     nodes = toposort((factor,), enter=lambda n: n.dtype is not dtypes.int64 or isinstance(n.op, Load))
     if factor.dtype is dtypes.int64 or any(isinstance(n.op, Load) and n.op.epoch for n in nodes):
         return None
@@ -285,6 +287,8 @@ def _image(loops: Loops, axes: itertools.count[int], fold: Node, row: Node, line
     across = _inner(loops, forms, column, [r for r in fold.src[1:] if down is None or r is not down[0]])
     pairs = [(axis, found) for axis, found in ((line, down), (column, across)) if found is not None]
     windows = [r for _, (r, _) in pairs]
+    if not windows:
+        return None
     moved = emitter.bit(line) | emitter.bit(column)
     for r in windows:
         moved |= emitter.bit(r)

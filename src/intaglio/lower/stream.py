@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from intaglio.lower.loops import Body, Loops
 
 FEW: Final = 7  # rows of a product at most: more are faster by tiles (`lower/slabs.py`)
-COMPUTED_FEW: Final = 24  # the same by a matrix that is computed, which tiles would copy
+COMPUTED_FEW: Final = 8  # the same by a matrix that is computed, which tiles of more rows would copy
 PRODUCT_ROWS: Final = 4  # rows read at once for a product of some rows, each of which multiplies them by other numbers
 UNROLL: Final = 2  # vectors of a row at once
 COLUMNS: Final = 1 << 15  # bytes of results that stay in the first cache

@@ -34,6 +34,7 @@ AROUND: Final = 16  # elements a turn of a loop up to which what comes before or
 MANY: Final = 8  # ops from which a value of some size that statements share is stored
 ROW: Final = 1 << 18  # elements of a row that a cache holds
 SUMS: Final = 4  # reductions of rows that need one another, in one kernel
+BRIEF: Final = 8  # ops of a matrix that a product computes where it copies, or reads, its columns
 DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 ROUNDED: Final = 64  # products of each number of a factor from which it is rounded to fewer bytes in memory, once
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
@@ -377,11 +378,35 @@ class _Materialize:
                 return
             step = abs(_stride(factor, column))
             if source.size >= node.size or len(node.src) > 1 or step > NEAR:
-                chosen.add(source if source in self.seen_whole else node)
+                whole = source.size == node.size and len(node.src) == 1 and _turned(_core(factor), axes)
+                chosen.add(source if whole or source in self.seen_whole else node)
             elif step != 1 or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
                 chosen.add(source)  # what windows slide over, and not what they see
-        elif node.src and node not in self.done:
+        elif node.src and node not in self.done and (node in self.shared or not _is_brief(node, factor, column)):
             chosen.add(node)
+
+
+def _is_brief(node: Node, factor: Node, column: int) -> bool:
+    """Whether the columns of a product are one array's numbers after a few ops, by vectors or numbers at most.
+
+    A product computes them as it copies them (a dequantised matrix): once, or as often as it reads the array.
+    """
+    if column < 0 or column in _repeated(factor):
+        return False
+    arrays = ops = 0
+    for n in toposort((node,), enter=lambda n: isinstance(n.op, (Elementwise, Expand, Reshape, Permute))):
+        match n.op:
+            case Elementwise() as op if op.primitive:
+                ops += 1
+            case Expand() | Reshape() | Permute():
+                pass
+            case Window() if isinstance(n.src[0].op, Buffer) and len(n.src) == 1:
+                arrays += n.size * PACKED > node.size
+            case _ if not n.src and not n.shape:
+                pass
+            case _:
+                return False
+    return arrays == 1 and ops <= BRIEF
 
 
 def _products(factor: Node, axes: tuple[int, ...]) -> int:

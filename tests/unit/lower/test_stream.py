@@ -14,6 +14,7 @@ from intaglio.ir.interpret import run_linear
 from intaglio.lower import stream
 from intaglio.lower.kernel import lower
 from intaglio.lower.stream import COMPUTED_FEW, FEW, PRODUCT_ROWS, UNROLL
+from intaglio.lower.words import ROWS
 from intaglio.ops.elementwise import add, cast, mul
 from intaglio.ops.loop import Prefetch, sink
 from intaglio.ops.memory import Local, const
@@ -175,11 +176,11 @@ def test_the_interpreter_asks_for_nothing() -> None:
 
 
 def test_bytes_by_bytes_are_multiplied_by_words_first() -> None:
-    x, a = numbers((COMPUTED_FEW, 256)).astype(np.uint8), numbers((256, 1024)).astype(np.uint8)
-    out = np.zeros((COMPUTED_FEW, 1024), np.int32)
+    x, a = numbers((ROWS, 256)).astype(np.uint8), numbers((256, 1024)).astype(np.uint8)
+    out = np.zeros((ROWS, 1024), np.int32)
     k = Operands()
-    left = expand(reshape(cast(k.read(x), dtypes.int32), (COMPUTED_FEW, 1, 256)), (COMPUTED_FEW, 1024, 256))
-    right = expand(reshape(cast(permute(k.read(a), (1, 0)), dtypes.int32), (1, 1024, 256)), (COMPUTED_FEW, 1024, 256))
+    left = expand(reshape(cast(k.read(x), dtypes.int32), (ROWS, 1, 256)), (ROWS, 1024, 256))
+    right = expand(reshape(cast(permute(k.read(a), (1, 0)), dtypes.int32), (1, 1024, 256)), (ROWS, 1024, 256))
     target = Target(vector_bytes=64, level1=SMALL, level2=SMALL, features=frozenset({"avx512vnni"}))
     lowered = lower(sink(k.write(out, reduce("sum", mul(left, right), (2,)))), target)
     assert any(isinstance(n.op, Dot) for n in lowered.linear.src)

@@ -11,6 +11,7 @@ from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.node import make_known
 from intaglio.ops import elementwise as ops
+from intaglio.ops.extremes import Position, first_place, position
 from intaglio.ops.layers import HALF, LogSoftmax, Softmax, single
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import Reshape, expand, reshape
@@ -286,42 +287,71 @@ def _variance(name: str, x: Tensor, axis: Axis, keepdim: bool, correction: float
     return sum_(apart * apart, axes, keepdim=keepdim) / max(count - less, 0)
 
 
-def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: bool) -> Tensor:
+class _Search(NamedTuple):
+    """How the position of an extreme is found in values of one dtype and shape.
+
+    Attributes:
+        flat: What makes a vector of them, if one is searched.
+        length: That of the vector.
+        op: Finds the position along an axis; None in a vector that is searched in pieces.
+        shape: That of its result.
+        keep: What gives it the axes again, with size 1, if they are to stay.
+        kept: The shape then.
+    """
+
+    flat: Reshape | None
+    length: int
+    op: Position | None
+    shape: Shape
+    keep: Reshape | None
+    kept: Shape
+
+
+@lru_cache(maxsize=1024)
+def _search(name: str, kind: str, dtype: DType, shape: Shape, axis: int | None, keepdim: bool) -> _Search:
+    """How a named op finds the position of an extreme.
+
+    Raises: DTypeError if it cannot; ShapeError if there is no element or no such axis.
+    """
+    size = math.prod(shape)
+    if size == 0 and (axis is None or shape[axis_of(name, axis, len(shape))] == 0):
+        raise ShapeError(f"{name}: there must be an element to choose; the tensor has shape {shape}.")
+    check_computes(name, dtype)
+    flat = Reshape((size,)) if axis is None and len(shape) != 1 else None
+    along = 0 if axis is None else axis_of(name, axis, len(shape))
+    kept = kept_shape(shape, tuple(range(len(shape))) if axis is None else (along,))
+    left = () if axis is None else shape[:along] + shape[along + 1 :]
+    in_pieces = left == () and size >= LARGE and _pieces(size)
+    return _Search(
+        flat, size, None if in_pieces else position(kind, along), left, Reshape(kept) if keepdim else None, kept
+    )
+
+
+def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: object) -> Tensor:
     """The first position of the extreme (of the first NaN, if there is one)."""
-    if self.numel() == 0 and (axis is None or self.shape[axis_of(name, axis, self.ndim)] == 0):
-        raise ShapeError(f"{name}: there must be an element to choose; the tensor has shape {self.shape}.")
-    check_computes(name, self.dtype)
-    if axis is None:
-        found = self._make(_position_in_all(kind, self.reshape(-1)._value()), self)
-        return found.reshape((1,) * self.ndim) if keepdim else found
-    a = axis_of(name, axis, self.ndim)
     node = self._value()
-    n = node.shape[a]
-    place = expand(reshape(iota(n), tuple(n if b == a else 1 for b in range(node.rank))), node.shape)
-    first = _position_in_all(kind, node) if node.rank == 1 else _first(kind, node, a, place, n)
-    return self._make(reshape(first, kept_shape(node.shape, (a,))) if keepdim else first, self)
+    if axis is not None and axis.__class__ is not int:
+        axis = axis_of(name, axis, len(node.shape))
+    flat, length, op, shape, keep, kept = _search(name, kind, node.dtype, node.shape, axis, bool(keepdim))
+    if flat is not None:
+        node = make_known(flat, (node,), node.dtype, (length,))
+    found = make_known(op, (node,), dtypes.int64, shape) if op is not None else _position_in_pieces(kind, node, length)
+    return self._make(found if keep is None else make_known(keep, (found,), dtypes.int64, kept), self)
 
 
-def _position_in_all(kind: str, node: Node) -> Node:
-    """The first position of the extreme of a vector; of a long one the least of those in pieces that reach it."""
-    n = node.size
-    count = next((k for k in range(PIECES, 1, -1) if n % k == 0), 0) if n >= LARGE else 0
-    if not count:
-        return _first(kind, node, 0, iota(n), n)
+def _pieces(n: int) -> int:
+    """In how many equal pieces a long vector is searched; 0 if it has none."""
+    return next((k for k in range(PIECES, 1, -1) if n % k == 0), 0)
+
+
+def _position_in_pieces(kind: str, node: Node, n: int) -> Node:
+    """The first position of the extreme of a long vector: the least of those in pieces that reach it."""
+    count = _pieces(n)
     rows = reshape(node, (count, n // count))
     along = expand(reshape(iota(n // count), (1, n // count)), rows.shape)
     starts = ops.mul(iota(count), const(dtypes.int64, n // count))
-    places = ops.add(_first(kind, rows, 1, along, n), starts)
-    return _first(kind, reduce_op(kind, rows, (1,)), 0, places, n)
-
-
-def _first(kind: str, node: Node, axis: int, place: Node, never: int) -> Node:
-    """The least place along an axis where a value is the extreme, or NaN."""
-    best = expand(reshape(reduce_op(kind, node, (axis,)), kept_shape(node.shape, (axis,))), node.shape)
-    hit = ops.eq(node, best)
-    if node.dtype.is_float:
-        hit = ops.or_(hit, ops.ne(node, node))
-    return reduce_op("min", ops.where(hit, place, const(dtypes.int64, never)), (axis,))
+    places = ops.add(first_place(kind, rows, 1, along, n), starts)
+    return first_place(kind, reduce_op(kind, rows, (1,)), 0, places, n)
 
 
 def argmax(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:

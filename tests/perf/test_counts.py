@@ -739,6 +739,30 @@ def test_the_bytes_that_a_kernel_moves_are_those_of_its_views() -> None:
     assert GlobalCounters.global_mem == 2 * 10 * 4
 
 
+@pytest.mark.parametrize(
+    ("take", "read"),
+    [
+        (lambda x, i: x[i], 10 * 64),
+        (lambda x, i: (x * 2)[i], 10 * 64),
+        (lambda x, i: x[:, i], 1000 * 10),
+        (lambda x, i: x[i, i], 10),
+        (lambda x, i: x.sum(1)[i], 10 * 64),
+        (lambda x, i: x[i].sum(0), 10 * 64),
+        (lambda x, i: x.gather(1, i.reshape(1, 10)), 10),
+        (lambda x, i: x[i] + x[:10], 2 * 10 * 64),
+        (lambda x, i: x[i] * x.max(), 1000 * 64),  # which reads all of it
+    ],
+    ids=["rows", "of a value", "columns", "elements", "of sums", "sum", "gather", "and a slice", "and all"],
+)
+def test_the_bytes_of_what_is_taken_are_not_those_of_all_that_it_is_taken_from(
+    take: Callable[[Tensor, Tensor], Tensor], read: int
+) -> None:
+    x, i = Tensor(np.ones((1000, 64), np.float32)).realize(), Tensor(np.arange(10) * 5).realize()
+    got, kernels, _ = counted(lambda: take(x, i).realize())
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 4 * read + 8 * 10 + got.nbytes
+
+
 @pytest.mark.parametrize("make", [lambda: Tensor.zeros(1000), lambda: Tensor.arange(1000) * 2.5])
 def test_the_first_write_to_a_computed_tensor_moves_no_more_than_it_writes(make: Callable[[], Tensor]) -> None:
     t = make().realize()

@@ -528,18 +528,29 @@ def test_literals_that_kernels_take_are_constant_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "step",
-    [lambda z, x, i: z + i, lambda z, x, i: z + x, lambda z, x, i: z * 0.75 + x, lambda z, x, i: z * z * 0.5 + x],
+    ("step", "steps"),
+    [
+        (lambda z, x, i: z + i, 1000),
+        (lambda z, x, i: z + x, 1000),
+        (lambda z, x, i: z * 0.75 + x, 1000),
+        (lambda z, x, i: z * z * 0.5 + x, 500),
+    ],
     ids=["numbers", "another", "both", "read twice"],
 )
-def test_a_chain_of_hundreds_of_operations_is_one_kernel(step: Callable[[Any, Any, int], Any]) -> None:
+def test_a_chain_of_a_thousand_operations_is_one_kernel_that_is_compiled_once(
+    step: Callable[[Any, Any, int], Any], steps: int
+) -> None:
     x, array = Tensor([0.25, 0.5, -0.25]).realize(), np.array([0.25, 0.5, -0.25], np.float32)
     z, want = x, array
-    for i in range(500):
+    for i in range(steps):
         z, want = step(z, x, i), step(want, array, i)
-    got, kernels, _ = counted(z.numpy)
+    plans.clear()
+    device_of("CPU")._kernels.clear()
+    with Context(cache=False):
+        got, kernels, _ = counted(z.numpy)
     assert np.allclose(got, want, rtol=1e-5)
-    assert kernels == 1
+    counts = GlobalCounters.launch_count, GlobalCounters.plan_count, GlobalCounters.compile_count
+    assert (kernels, *counts) == (1, 1, 1, 1)
     assert GlobalCounters.global_mem == 2 * 3 * 4
 
 

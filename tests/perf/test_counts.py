@@ -774,6 +774,25 @@ def test_the_bytes_of_what_is_taken_are_not_those_of_all_that_it_is_taken_from(
     assert GlobalCounters.global_mem == 4 * read + 8 * 10 + got.nbytes
 
 
+@pytest.mark.parametrize(
+    ("view", "read"),
+    [
+        (lambda x: x[0].expand(100, 64), 64),
+        (lambda x: x[:, :1].expand(1000, 64), 1000),  # at each place of every row
+        (lambda x: x.unfold(0, 3, 1), 1000 * 64),
+        (lambda x: x.reshape(-1).unfold(0, 100, 50), 1000 * 64),
+        (lambda x: x[::2, ::-1], 500 * 64),
+        (lambda x: x.T, 1000 * 64),
+        (lambda x: x[:0].expand(5, 0, 64), 0),
+    ],
+    ids=["a row", "a column", "rows", "overlapping", "steps", "transposed", "nothing"],
+)
+def test_bytes_that_a_view_shows_more_than_once_are_counted_once(view: Callable[[Tensor], Tensor], read: int) -> None:
+    x = Tensor(np.ones((1000, 64), np.float32)).realize()
+    got, _, _ = counted(lambda: (view(x) * 3).realize())
+    assert GlobalCounters.global_mem == 4 * read + got.nbytes
+
+
 @pytest.mark.parametrize("make", [lambda: Tensor.zeros(1000), lambda: Tensor.arange(1000) * 2.5])
 def test_the_first_write_to_a_computed_tensor_moves_no_more_than_it_writes(make: Callable[[], Tensor]) -> None:
     t = make().realize()

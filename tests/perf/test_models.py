@@ -12,6 +12,7 @@ import pytest
 from benchmarks import models
 from benchmarks.models import Transformer, decoder_tensors, encoder_tensors, steps_tensors
 from intaglio import GlobalCounters, Tensor
+from intaglio.engine.devices import device_of
 from intaglio.storage import flush as flushes
 from intaglio.storage.flush import plans
 from tests.perf.test_overheads import lines
@@ -28,15 +29,21 @@ def drawn(model: Transformer, *tokens: int) -> list[Tensor]:
     return [Tensor(a).realize() for a in model.draw(tokens, np.random.default_rng(0))]
 
 
+def memory_now() -> int:
+    """Bytes in use where counts begin; what other tests left in cycles is not let go of later."""
+    gc.collect()
+    device_of("CPU").allocator.collect()
+    GlobalCounters.reset()
+    return GlobalCounters.mem_used
+
+
 @pytest.mark.parametrize("layers", [1, 12])
 @pytest.mark.parametrize("before", [False, True])
 def test_each_layer_of_a_transformer_is_as_many_kernels_and_bytes(layers: int, before: bool) -> None:
     model = Transformer(layers, 288, 4, 200, 64, before=before)  # wider than what runs by rows
     inputs = drawn(model, 64) if before else drawn(model, 2, 64)
     tokens, width = inputs[0].numel(), model.width
-    gc.collect()  # what other tests left in cycles is not let go of in between
-    GlobalCounters.reset()
-    memory = GlobalCounters.mem_used
+    memory = memory_now()
     out = (decoder_tensors if before else encoder_tensors)(model, *inputs).realize()
     beside = 2 if before else 1  # the last norm and the words' logits, or the first norm
     assert GlobalCounters.kernel_count == LAYER * layers + beside
@@ -88,9 +95,7 @@ def test_a_step_of_decoding_reads_weights_and_what_came_before_once(layers: int)
     model = Transformer(layers, width, heads, words, models.LENGTH, before=True)
     tokens, *weights = drawn(model, steps)
     seen: list[tuple[int, int]] = []
-    gc.collect()
-    GlobalCounters.reset()
-    memory = GlobalCounters.mem_used
+    memory = memory_now()
     logits = steps_tensors(
         model,
         Watched(tokens, lambda: seen.append((GlobalCounters.kernel_count, GlobalCounters.global_mem))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
@@ -205,13 +206,14 @@ class _Builder:
         return done[root]
 
     def count(self, order: list[Node]) -> None:
-        """Note the bytes that are loaded for a value: of what elements are taken from, of so many."""
+        """Note the bytes that are loaded for a value: of what elements are taken from, those of so many."""
         taken = not self.repeats and any(isinstance(n.op, Take) for n in order)
         needed = _needed(order) if taken else {}
         for node in order:
             if isinstance(node.op, Window) and isinstance(of := node.src[0].op, Buffer) and of.ref not in self.scratch:
-                size = needed.get(node, node.size) * (self.turns if len(node.src) > 1 else 1)
-                self.loaded[node] = max(self.loaded.get(node, 0), size * node.dtype.itemsize)
+                nbytes = min(needed.get(node, node.size) * node.dtype.itemsize, _different(node.op.view))
+                nbytes *= self.turns if len(node.src) > 1 else 1
+                self.loaded[node] = max(self.loaded.get(node, 0), nbytes)
 
     def literal(self, node: Node) -> Node:
         """A number as an argument, unless it is one that simplifies."""
@@ -278,6 +280,13 @@ def _needed(order: list[Node]) -> dict[Node, int]:
                     own = count if count < node.size else whole
             needed[source] = max(needed.get(source, 0), min(own, whole))
     return needed
+
+
+def _different(view: View) -> int:
+    """How many bytes a view shows, at most: those that it shows more than once count once."""
+    low, high = view.byte_bounds()
+    nbytes = prod(n for n, s in zip(view.shape, view.strides, strict=True) if s) * view.dtype.itemsize
+    return nbytes if varies(nbytes) or varies(high - low) else min(nbytes, high - low)  # which is less varies as well
 
 
 def stays(op: Const) -> bool:

@@ -211,7 +211,9 @@ class _Builder:
         needed = _needed(order) if taken else {}
         for node in order:
             if isinstance(node.op, Window) and isinstance(of := node.src[0].op, Buffer) and of.ref not in self.scratch:
-                nbytes = min(needed.get(node, node.size) * node.dtype.itemsize, _different(node.op.view))
+                nbytes = _different(node.op.view)
+                if needed.get(node, node.size) != node.size:
+                    nbytes = _least(needed[node] * node.dtype.itemsize, nbytes)
                 nbytes *= self.turns if len(node.src) > 1 else 1
                 self.loaded[node] = max(self.loaded.get(node, 0), nbytes)
 
@@ -271,22 +273,26 @@ def _needed(order: list[Node]) -> dict[Node, int]:
             whole = source.size
             match node.op:
                 case Take() if source is node.src[0]:
-                    own = count
+                    own = _least(count, whole)
                 case Reduce() if count < node.size:
-                    own = count * (whole // node.size)
+                    own = min(count * (whole // node.size), whole)
                 case Scan():
                     own = whole
                 case _:
-                    own = count if count < node.size else whole
-            needed[source] = max(needed.get(source, 0), min(own, whole))
+                    own = min(count, whole) if count < node.size else whole
+            needed[source] = max(needed.get(source, 0), own)
     return needed
 
 
 def _different(view: View) -> int:
     """How many bytes a view shows, at most: those that it shows more than once count once."""
     low, high = view.byte_bounds()
-    nbytes = prod(n for n, s in zip(view.shape, view.strides, strict=True) if s) * view.dtype.itemsize
-    return nbytes if varies(nbytes) or varies(high - low) else min(nbytes, high - low)  # which is less varies as well
+    return _least(prod(n for n, s in zip(view.shape, view.strides, strict=True) if s) * view.dtype.itemsize, high - low)
+
+
+def _least(count: int, most: int) -> int:
+    """A count, but not more than there is; which of them is less is not asked where one varies with the size."""
+    return count if varies(count) or varies(most) else min(count, most)
 
 
 def stays(op: Const) -> bool:

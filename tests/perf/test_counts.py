@@ -528,18 +528,29 @@ def test_literals_that_kernels_take_are_constant_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "step",
-    [lambda z, x, i: z + i, lambda z, x, i: z + x, lambda z, x, i: z * 0.75 + x, lambda z, x, i: z * z * 0.5 + x],
+    ("step", "steps"),
+    [
+        (lambda z, x, i: z + i, 1000),
+        (lambda z, x, i: z + x, 1000),
+        (lambda z, x, i: z * 0.75 + x, 1000),
+        (lambda z, x, i: z * z * 0.5 + x, 500),
+    ],
     ids=["numbers", "another", "both", "read twice"],
 )
-def test_a_chain_of_hundreds_of_operations_is_one_kernel(step: Callable[[Any, Any, int], Any]) -> None:
+def test_a_chain_of_a_thousand_operations_is_one_kernel_that_is_compiled_once(
+    step: Callable[[Any, Any, int], Any], steps: int
+) -> None:
     x, array = Tensor([0.25, 0.5, -0.25]).realize(), np.array([0.25, 0.5, -0.25], np.float32)
     z, want = x, array
-    for i in range(500):
+    for i in range(steps):
         z, want = step(z, x, i), step(want, array, i)
-    got, kernels, _ = counted(z.numpy)
+    plans.clear()
+    device_of("CPU")._kernels.clear()
+    with Context(cache=False):
+        got, kernels, _ = counted(z.numpy)
     assert np.allclose(got, want, rtol=1e-5)
-    assert kernels == 1
+    counts = GlobalCounters.launch_count, GlobalCounters.plan_count, GlobalCounters.compile_count
+    assert (kernels, *counts) == (1, 1, 1, 1)
     assert GlobalCounters.global_mem == 2 * 3 * 4
 
 
@@ -737,6 +748,49 @@ def test_the_bytes_that_a_kernel_moves_are_those_of_its_views() -> None:
     x, _ = numbers()
     counted(lambda: (x[10:20] + 3.5).numpy())
     assert GlobalCounters.global_mem == 2 * 10 * 4
+
+
+@pytest.mark.parametrize(
+    ("take", "read"),
+    [
+        (lambda x, i: x[i], 10 * 64),
+        (lambda x, i: (x * 2)[i], 10 * 64),
+        (lambda x, i: x[:, i], 1000 * 10),
+        (lambda x, i: x[i, i], 10),
+        (lambda x, i: x.sum(1)[i], 10 * 64),
+        (lambda x, i: x[i].sum(0), 10 * 64),
+        (lambda x, i: x.gather(1, i.reshape(1, 10)), 10),
+        (lambda x, i: x[i] + x[:10], 2 * 10 * 64),
+        (lambda x, i: x[i] * x.max(), 1000 * 64),  # which reads all of it
+    ],
+    ids=["rows", "of a value", "columns", "elements", "of sums", "sum", "gather", "and a slice", "and all"],
+)
+def test_the_bytes_of_what_is_taken_are_not_those_of_all_that_it_is_taken_from(
+    take: Callable[[Tensor, Tensor], Tensor], read: int
+) -> None:
+    x, i = Tensor(np.ones((1000, 64), np.float32)).realize(), Tensor(np.arange(10) * 5).realize()
+    got, kernels, _ = counted(lambda: take(x, i).realize())
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 4 * read + 8 * 10 + got.nbytes
+
+
+@pytest.mark.parametrize(
+    ("view", "read"),
+    [
+        (lambda x: x[0].expand(100, 64), 64),
+        (lambda x: x[:, :1].expand(1000, 64), 1000),  # at each place of every row
+        (lambda x: x.unfold(0, 3, 1), 1000 * 64),
+        (lambda x: x.reshape(-1).unfold(0, 100, 50), 1000 * 64),
+        (lambda x: x[::2, ::-1], 500 * 64),
+        (lambda x: x.T, 1000 * 64),
+        (lambda x: x[:0].expand(5, 0, 64), 0),
+    ],
+    ids=["a row", "a column", "rows", "overlapping", "steps", "transposed", "nothing"],
+)
+def test_bytes_that_a_view_shows_more_than_once_are_counted_once(view: Callable[[Tensor], Tensor], read: int) -> None:
+    x = Tensor(np.ones((1000, 64), np.float32)).realize()
+    got, _, _ = counted(lambda: (view(x) * 3).realize())
+    assert GlobalCounters.global_mem == 4 * read + got.nbytes
 
 
 @pytest.mark.parametrize("make", [lambda: Tensor.zeros(1000), lambda: Tensor.arange(1000) * 2.5])

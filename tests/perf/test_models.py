@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from benchmarks import models
 from benchmarks.models import Transformer, decoder_tensors, encoder_tensors, steps_tensors
 from intaglio import GlobalCounters, Tensor
+from intaglio.engine.devices import device_of
 from intaglio.storage import flush as flushes
 from intaglio.storage.flush import plans
 from tests.perf.test_overheads import lines
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 LAYER = 7  # kernels: two norms, four products (with bias, GELU, residual), attention
+STEP = 10  # the same, with attention in three, and keys and values put into their caches
 
 
 def drawn(model: Transformer, *tokens: int) -> list[Tensor]:
@@ -20,15 +29,36 @@ def drawn(model: Transformer, *tokens: int) -> list[Tensor]:
     return [Tensor(a).realize() for a in model.draw(tokens, np.random.default_rng(0))]
 
 
+def memory_now() -> int:
+    """Bytes in use where counts begin; what other tests left in cycles is not let go of later."""
+    gc.collect()
+    device_of("CPU").allocator.collect()
+    GlobalCounters.reset()
+    return GlobalCounters.mem_used
+
+
 @pytest.mark.parametrize("layers", [1, 12])
 @pytest.mark.parametrize("before", [False, True])
-def test_each_layer_of_a_transformer_is_as_many_kernels(layers: int, before: bool) -> None:
-    model = Transformer(layers, 288, 4, 50, 64, before=before)  # wider than what runs by rows
+def test_each_layer_of_a_transformer_is_as_many_kernels_and_bytes(layers: int, before: bool) -> None:
+    model = Transformer(layers, 288, 4, 200, 64, before=before)  # wider than what runs by rows
     inputs = drawn(model, 64) if before else drawn(model, 2, 64)
-    GlobalCounters.reset()
+    tokens, width = inputs[0].numel(), model.width
+    memory = memory_now()
     out = (decoder_tensors if before else encoder_tensors)(model, *inputs).realize()
     beside = 2 if before else 1  # the last norm and the words' logits, or the first norm
     assert GlobalCounters.kernel_count == LAYER * layers + beside
+    # Of each token's width a layer reads and writes: two norms 2 and 2, queries, keys and values 1 and 3, attention 3
+    # and 1, with what is added 2 and 1, the wide part 1 and 4, the narrow one with what is added 5 and 1.
+    numbers = layers * (26 * tokens * width + 12 * width**2 + 13 * width)
+    if before:
+        numbers += 2 * 64 * width  # the first norm, and what adds to its input, read the words and places of that
+        numbers += 2 * tokens * width + 2 * width  # the last norm
+        numbers += tokens * width + model.words * width + tokens * model.words
+    else:
+        numbers += 2 * tokens * width + 64 * width + 2 * width  # the first norm, of words and places
+    assert GlobalCounters.global_mem == 4 * numbers + 8 * tokens * beside  # the tokens are read as often
+    # A token's vector, the wide part of it, and what comes of both; the encoder's result is that.
+    assert GlobalCounters.peak - memory == 4 * 6 * tokens * width + (out.nbytes if before else 0)
     arrays = [t.numpy() for t in inputs]
     want = (models.decoder_arrays if before else models.encoder_arrays)(model, np, *arrays)
     assert np.abs(out.numpy() - want).max() < 1e-4
@@ -51,25 +81,57 @@ def test_a_norm_of_few_rows_after_large_products_is_one_kernel(rows: int) -> Non
     assert GlobalCounters.kernel_count == 2 * count  # each norm reads the sum that the product before it stored
 
 
+class Watched:
+    """Tokens; something is noted before each."""
+
+    def __init__(self, tokens: Tensor, note: Callable[[], None]) -> None:
+        self._tokens = tokens
+        self._note = note
+
+    def tolist(self) -> Iterator[int]:
+        for token in self._tokens.tolist():
+            self._note()
+            yield token
+
+
 def test_decoding_compiles_nothing_after_the_first_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "STEPS", 24)
     model = Transformer(2, 48, 4, 50, models.LENGTH, before=True)
     tokens, *weights = drawn(model, 24)
     compiled: list[int] = []
-
-    class Watched:
-        """Tokens; how much was compiled is noted before each."""
-
-        def tolist(self) -> list[int]:
-            for token in tokens.tolist():
-                compiled.append(GlobalCounters.compile_count)
-                yield token
-
     GlobalCounters.reset()
-    out = steps_tensors(model, Watched(), *weights)
+    out = steps_tensors(model, Watched(tokens, lambda: compiled.append(GlobalCounters.compile_count)), *weights)
     assert compiled[12:] == [GlobalCounters.compile_count] * 12
     want = models.decoder_arrays(model, np, *[t.numpy() for t in (tokens, *weights)])[-1]
     assert np.abs(out.numpy() - want).max() < 1e-4
+
+
+@pytest.mark.parametrize("layers", [1, 12])
+def test_a_step_of_decoding_reads_weights_and_what_came_before_once(layers: int) -> None:
+    steps, width, heads, words = 16, 288, 4, 200
+    model = Transformer(layers, width, heads, words, models.LENGTH, before=True)
+    tokens, *weights = drawn(model, steps)
+    seen: list[tuple[int, int]] = []
+    memory = memory_now()
+    logits = steps_tensors(
+        model,
+        Watched(tokens, lambda: seen.append((GlobalCounters.kernel_count, GlobalCounters.global_mem))),
+        *weights,
+    )
+    for place, (before, after) in enumerate(pairwise(seen)):
+        if place:  # at the first one caches are filled with zeros, and there is nothing to be weighed
+            kernels, moved = after[0] - before[0], after[1] - before[1]
+            assert kernels == STEP * layers + 2  # the logits of the last norm, and the best of them
+            # Of its width a layer reads and writes: two norms 2 and 2, queries, keys and values 1 and 3, putting keys
+            # and values into their caches 2 and 2, scores 1 of queries, mixed values 1, with what is added 2 and 1, the
+            # wide part 1 and 4, the narrow one with what is added 5 and 1. The first layer's input is a sum of two.
+            numbers = layers * (28 * width + 12 * width**2 + 13 * width) + 2 * width
+            numbers += layers * (2 * width + 4 * heads) * (place + 1)  # caches; scores, then powers, written and read
+            numbers += 3 * width + words * width + words  # the last norm's logits
+            assert moved == 4 * (numbers + words) + 8  # the logits, and the place of the best
+    caches = 4 * 2 * layers * models.LENGTH * width
+    assert GlobalCounters.peak - memory - caches <= 4 * (6 * width + 2 * words)  # logits, and those before
+    assert logits.shape == (words,)
 
 
 def test_a_step_of_decoding_is_known_by_its_history(monkeypatch: pytest.MonkeyPatch) -> None:

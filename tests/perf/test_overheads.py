@@ -122,7 +122,17 @@ def test_a_new_input_of_the_same_form_is_not_planned() -> None:
         (lambda x, y: x.scaled_dot_product_attention(y, x, is_causal=True), 79),
         (lambda x, y: (x + 1).sum().item(), 460),
     ],
-    ids=["product of elements", "by a number", "matrix product", "two views", "slice", "norm", "position", "attention", "a flush"],
+    ids=[
+        "product of elements",
+        "by a number",
+        "matrix product",
+        "two views",
+        "slice",
+        "norm",
+        "position",
+        "attention",
+        "a flush",
+    ],
 )
 def test_lines_of_an_operation(work: Callable[[Tensor, Tensor], object], most: int) -> None:
     x, y = matrices(2)

@@ -20,7 +20,7 @@ class Counters:
         compile_seconds: How long compiling took.
         run_seconds: How long kernels ran.
         global_ops: Arithmetic operations.
-        global_mem: Bytes read and written by kernels, by their views.
+        global_mem: Bytes read and written by kernels, by their views; of elements taken at positions, theirs.
         table_bytes: Bytes of constant tables that re-rolling made.
         mem_used: Bytes of living buffers.
         mem_kept: Bytes of freed memory that are kept for reuse, as they were taken from the system.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
@@ -102,8 +103,15 @@ class _Builder:
         self.names: Final[dict[str, None]] = {}
         self.fixed: Final[set[Node]] = set()  # byte offsets of sequential loops: their steps stay in the text
         self.counters: Final[dict[Node, int]] = {}
-        self.nbytes: int = 0
+        self.stored: int = 0  # bytes
+        self.loaded: Final[dict[Node, int]] = {}  # bytes of each window
         self.turns: int = 1  # how often what moves with the counter of the loop around is moved
+        self.repeats: bool = False  # whether what is computed is so in each turn
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are moved."""
+        return self.stored + sum(self.loaded.values())
 
     def build(self, statements: list[Statement]) -> PlannedKernel:
         """The kernel."""
@@ -157,12 +165,14 @@ class _Builder:
     def value(self, root: Node) -> Node:
         """A value over pointers and arguments."""
         done = self.done
-        for node in toposort(
+        order = toposort(
             (root,),
             enter=lambda n: (
                 n not in done and not (isinstance(n.op, Window) and isinstance(n.src[0].op, Buffer) and len(n.src) == 1)
             ),
-        ):
+        )
+        self.count(order)
+        for node in order:
             if node in done:
                 continue
             op = node.op
@@ -173,8 +183,6 @@ class _Builder:
                         done[node] = _from_bytes(self.place(_bytes_of(view), source.ref, offset), view)
                     else:
                         done[node] = self.place(view, source.ref, offset)
-                    if source.ref not in self.scratch:
-                        self.nbytes += node.nbytes * (self.turns if offset is not None else 1)
                 case Range():
                     done[node] = make(
                         Range(1_000_000 + self.counters.setdefault(node, len(self.counters))), node.src[0]
@@ -196,6 +204,18 @@ class _Builder:
                     elif isinstance(op, Take):
                         self.names[op.name] = None
         return done[root]
+
+    def count(self, order: list[Node]) -> None:
+        """Note the bytes that are loaded for a value: of what elements are taken from, those of so many."""
+        taken = not self.repeats and any(isinstance(n.op, Take) for n in order)
+        needed = _needed(order) if taken else {}
+        for node in order:
+            if isinstance(node.op, Window) and isinstance(of := node.src[0].op, Buffer) and of.ref not in self.scratch:
+                nbytes = _different(node.op.view)
+                if needed.get(node, node.size) != node.size:
+                    nbytes = _least(needed[node] * node.dtype.itemsize, nbytes)
+                nbytes *= self.turns if len(node.src) > 1 else 1
+                self.loaded[node] = max(self.loaded.get(node, 0), nbytes)
 
     def literal(self, node: Node) -> Node:
         """A number as an argument, unless it is one that simplifies."""
@@ -223,20 +243,56 @@ class _Builder:
             indices = tuple(expand(i, wide) if i.shape != wide else i for i in indices)
         target = self.place(view, statement.ref, offset)
         if statement.ref not in self.scratch:
-            self.nbytes += value.nbytes * (self.turns if offset is not None else 1)
+            self.stored += value.nbytes * (self.turns if offset is not None else 1)
         if indices or statement.combine != "set":
             return make(StoreAt(statement.combine), target, value, *indices)
         return store(target, value)
 
     def repeat(self, statement: Repeat) -> Node:
         """A sequential loop (of whose arms, if there are more, each is taken to run equally often)."""
-        self.turns = max(1, turns_of(statement) // len(statement.arms))
+        self.turns, self.repeats = max(1, turns_of(statement) // len(statement.arms)), True
         arms = [[self.write(w) for w in arm] for arm in statement.arms]
         self.turns = 1
-        if statement.selector is None:
-            return make(For(statement.free), self.value(statement.counter), *arms[0])
-        which = self.value(statement.selector)
-        return make(FOR, self.value(statement.counter), make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))
+        which = None if statement.selector is None else self.value(statement.selector)
+        counter, self.repeats = self.value(statement.counter), False
+        if which is None:
+            return make(For(statement.free), counter, *arms[0])
+        return make(FOR, counter, make(SWITCH, which, *(make(BLOCK, *arm) for arm in arms)))
+
+
+def _needed(order: list[Node]) -> dict[Node, int]:
+    """How many elements of each node the last one needs at most: fewer than all of what elements are taken from.
+
+    Args:
+        order: Nodes, inputs before users.
+    """
+    needed = {order[-1]: order[-1].size}
+    for node in reversed(order):
+        count = needed[node]
+        for source in node.src:
+            whole = source.size
+            match node.op:
+                case Take() if source is node.src[0]:
+                    own = _least(count, whole)
+                case Reduce() if count < node.size:
+                    own = min(count * (whole // node.size), whole)
+                case Scan():
+                    own = whole
+                case _:
+                    own = min(count, whole) if count < node.size else whole
+            needed[source] = max(needed.get(source, 0), own)
+    return needed
+
+
+def _different(view: View) -> int:
+    """How many bytes a view shows, at most: those that it shows more than once count once."""
+    low, high = view.byte_bounds()
+    return _least(prod(n for n, s in zip(view.shape, view.strides, strict=True) if s) * view.dtype.itemsize, high - low)
+
+
+def _least(count: int, most: int) -> int:
+    """A count, but not more than there is; which of them is less is not asked where one varies with the size."""
+    return count if varies(count) or varies(most) else min(count, most)
 
 
 def stays(op: Const) -> bool:

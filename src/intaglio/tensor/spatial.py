@@ -248,10 +248,12 @@ def avg_pool2d(
     pads = _each("avg_pool2d", padding, rank, least=0)
     around = _pool_pads("avg_pool2d", self.shape[2:], kernel, strides, dilations, pads, ceil_mode=ceil_mode)
     inside = tuple(range(-rank, 0))
-    if not any(a or b for a, b in around):
-        return windows(self, kernel, strides, dilations).mean(inside)
-    total = windows(self.pad([(0, 0), (0, 0), *around]), kernel, strides, dilations).sum(inside)
     counted = [(p, p) if count_include_pad else (0, 0) for p in pads]
+    padded = self.pad([(0, 0), (0, 0), *around]) if any(a or b for a, b in around) else self
+    seen = windows(padded, kernel, strides, dilations)
+    if around == counted:  # then every window has as many
+        return seen.mean(inside)
+    total = seen.sum(inside)
     ones = self.__class__.ones(
         *(n + a + b for n, (a, b) in zip(self.shape[2:], counted, strict=True)), device=self.device
     )

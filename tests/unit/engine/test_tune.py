@@ -149,6 +149,53 @@ def test_candidates_that_fail_are_dropped(
     assert (fake.jobs > 3) == lost  # a process that is lost is started again
 
 
+class Timed(Fake):
+    """A process apart, by whose clock each candidate takes some seconds; the second one has the best code."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(self.timer)
+        self.now = 1000.0
+        self.seconds = seconds
+        self.tried: list[str] = []
+        self.limits: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def timer(self, source: str) -> float:
+        self.now += self.seconds
+        self.tried.append(source)
+        return 0.5 if source in self.tried[1:2] else 0.9
+
+    def ask(self, request: object, limit: float) -> float | None:
+        if isinstance(request, Code):
+            self.limits.append(limit)
+        return super().ask(request, limit)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_search_ends_with_its_time_and_gives_the_best_so_far(
+    beam: int, monkeypatch: pytest.MonkeyPatch, ran: list[Executable], tmp_path: Path
+) -> None:
+    x, expected = operand()
+    endless, ended = Timed(0), Timed(8)
+    for number, timed in enumerate((endless, ended)):
+        folder = tmp_path / str(number)
+        monkeypatch.setattr(tune, "_process", timed)
+        monkeypatch.setattr(tune, "time", timed)
+        tune._chosen.clear()
+        plans.clear()
+        with Context(beam_seconds=20):
+            assert np.array_equal(program(x, folder, beam), expected)
+        assert ran[-1].source == timed.tried[1]
+        assert [winner.ratio for winner in in_cache(folder)] == [0.5]
+    assert len(endless.tried) > 4
+    assert endless.now == 1000.0
+    # After 24 seconds only the best is measured once more. A candidate has what time is left, but a second at least.
+    assert ended.tried == [*endless.tried[:3], endless.tried[1]]
+    assert ended.limits == [10.0, 10.0, 4.0, 1.0]
+
+
 def test_where_the_model_cannot_be_tried_it_is_used(
     monkeypatch: pytest.MonkeyPatch, ran: list[Executable], tmp_path: Path
 ) -> None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import fresh
 from benchmarks.limits import Limits
-from benchmarks.peers import PEERS
+from benchmarks.overheads import OVERHEADS
+from benchmarks.peers import LOOP, PEERS
 from benchmarks.report import Cell, Results, Row, render
 from benchmarks.table import LINES
 from benchmarks.threads import bound, settings
@@ -41,27 +42,35 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write {PLACE.name} though it is a part")
     asked = parser.parse_args()
     rounds, seconds, calls = (3, 0.02, 1) if asked.quick else (5, 0.2, 3)
-    own = [line for line in fresh.FRESH if asked.only in line.name]
-    if not own and not any(asked.only in work.name for work in LINES):
-        names = ", ".join(f'"{line.name}"' for line in (*LINES, *fresh.FRESH))
+    every = [*LINES, *fresh.FRESH, *OVERHEADS]
+    if not any(asked.only in line.name for line in every):
+        names = ", ".join(f'"{line.name}"' for line in every)
         parser.error(f"no work has {asked.only!r} in its name; there are {names}")
     missing = {name: reason for name in asked.peers if (reason := PEERS[name].missing())}
     peers = [name for name in asked.peers if name not in missing]
-    rows = {work.name: Row(work.name, f"{work.aim} x best peer", work.aim) for work in LINES if asked.only in work.name}
+    rows = {work.name: work_row(work) for work in LINES if asked.only in work.name}
     limits: dict[int, Limits] = {}
     for threads in asked.threads:
         worker = Worker(threads, rounds, seconds, calls)
-        limits[threads] = Limits(**worker.ask("limits", []))
+        limits[threads] = Limits.of(worker.ask("limits", []))
         for work in LINES:
             if work.name in rows:
                 told(f"{threads} threads: {work.name}")
-                row = rows[work.name]
-                row.cells[threads] = cell(work, worker.ask(work.name, peers), limits[threads])
+                limit = limits[threads].seconds(work.traffic, work.flops, work.multiplied)
+                rows[work.name].cells[threads] = cell(worker.ask(work.name, peers), limit, work.count)
         worker.close()
-    for line in own:
-        told(line.name)
-        rows[line.name] = fresh_row(line, max(asked.threads), rounds, with_jax="jax" in peers)
-    results = Results(rows=list(rows.values()), peers=peers, missing=missing, limits=limits, rounds=rounds)
+    for line in fresh.FRESH:
+        if asked.only in line.name:
+            told(line.name)
+            rows[line.name] = fresh_row(line, max(asked.threads), rounds, with_jax="jax" in peers)
+    overheads = {line.name: Row(line.name, line.aim, 1.0, line.bound) for line in OVERHEADS if asked.only in line.name}
+    if overheads:
+        worker = Worker(max(asked.threads), rounds, seconds, calls)
+        for name, row in overheads.items():
+            told(name)
+            row.cells[worker.threads] = cell(worker.ask(name, peers))
+        worker.close()
+    results = Results(list(rows.values()), list(overheads.values()), peers, missing, limits, rounds)
     text = render(results)
     told("done")
     print(text)
@@ -74,11 +83,16 @@ def told(what: str) -> None:
     print(f"{time.perf_counter() - BEGAN:6.1f} s  {what}", file=sys.stderr, flush=True)
 
 
-def cell(work: Work, answer: dict[str, Any], limits: Limits) -> Cell:
-    """The medians of one work."""
-    medians = {name: statistics.median(times) / work.count for name, times in answer["seconds"].items()}
-    limit = limits.seconds(work.traffic, work.flops) / work.count
-    return Cell(medians, answer["failures"], limit, answer["kernels"])
+def work_row(work: Work) -> Row:
+    """A line that is yet to be timed."""
+    rival = LOOP if work.c else ""
+    return Row(work.name, f"{work.aim} x {rival or 'best peer'}", work.aim, rival=rival)
+
+
+def cell(answer: dict[str, Any], limit: float = 0.0, count: int = 1) -> Cell:
+    """The medians of one work, of so many operations."""
+    medians = {name: statistics.median(times) / count for name, times in answer["seconds"].items()}
+    return Cell(medians, answer["failures"], limit / count, answer["kernels"])
 
 
 def fresh_row(line: fresh.Fresh, threads: int, rounds: int, *, with_jax: bool) -> Row:

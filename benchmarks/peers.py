@@ -1,4 +1,4 @@
-"""The packages that are timed: whether each is there, how it takes arrays, and how it runs a program."""
+"""The packages that are timed, and loops in C: whether each is there, how it takes arrays, how it runs a program."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from benchmarks import loops
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -22,25 +24,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Peer:
-    """One package."""
+    """One package; C has none."""
 
     name: str
-    package: str
+    package: str | None
     runner: Callable[[Work], Runner]  # of a work: from its inputs to a call that does it all, results ready
     needs: str = ""  # a program, or another package, that must be there as well
     anew: bool = False  # whether it compiles for the inputs of each round
 
     def missing(self) -> str:
         """Why it cannot run, or nothing."""
+        if self.package is None:
+            return "" if loops.compiler() else f"not installed (no {', '.join(loops.COMPILERS)})"
         if importlib.util.find_spec(self.package) is None:
             return "not installed"
         there = not self.needs or shutil.which(self.needs) or importlib.util.find_spec(self.needs)
         return "" if there else f"no {self.needs}"
 
     @property
-    def version(self) -> str:
+    def about(self) -> str:
         """What is installed."""
-        return importlib.metadata.version(self.package)
+        if self.package is None:
+            return loops.about()
+        return f"{self.package} {importlib.metadata.version(self.package)}"
 
 
 def _numpy(work: Work) -> Runner:
@@ -161,7 +167,13 @@ def _onnxruntime(work: Work) -> Runner:
     return prepare
 
 
+def _c_loop(work: Work) -> Runner:
+    """A loop in C."""
+    return functools.partial(loops.prepare, work.c) if work.c else lambda _: None
+
+
 OWN: Final = "intaglio"
+LOOP: Final = "c loop"
 PEERS: Final = {
     peer.name: peer
     for peer in (
@@ -173,5 +185,6 @@ PEERS: Final = {
         Peer("mlx", "mlx", _mlx),
         Peer("tinygrad", "tinygrad", _tinygrad, needs="clang", anew=True),
         Peer("onnxruntime", "onnxruntime", _onnxruntime, needs="onnx"),
+        Peer(LOOP, None, _c_loop),
     )
 }

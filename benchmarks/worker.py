@@ -11,11 +11,13 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks import limits
+from benchmarks.overheads import OVERHEADS
 from benchmarks.peers import OWN, PEERS
 from benchmarks.table import LINES
 from benchmarks.threads import settle
@@ -24,6 +26,7 @@ from intaglio import GlobalCounters
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from benchmarks.overheads import Overhead
     from benchmarks.works import Work
 
 Inputs = list[tuple[np.ndarray, ...]]
@@ -31,7 +34,9 @@ WARM = 1  # calls that warm up, beside that whose result is checked: the second 
 LONG = 0.1  # seconds from which the first call of a round needs none before it that warms up, but in the first round
 MOST = 1000  # calls in a round
 SLOW = 3.0  # seconds of a call that is made once: in no further round
+TRIES = 10  # of an overhead in each round
 BY_NAME = {work.name: work for work in LINES}
+COSTS = {line.name: line for line in OVERHEADS}
 
 
 def main() -> None:
@@ -46,7 +51,9 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["work"] == "limits":
-            say(vars(limits.measure(int(os.environ["OMP_NUM_THREADS"]))))
+            say(asdict(limits.measure(int(os.environ["OMP_NUM_THREADS"]))))
+        elif asked["work"] in COSTS:
+            say(cost(COSTS[asked["work"]], asked["peers"], rounds))
         else:
             say(timed(BY_NAME[asked["work"]], asked["peers"], rounds, seconds, calls, say))
 
@@ -85,6 +92,14 @@ def timed(
                 answer["failures"][name] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 answer["seconds"].pop(name, None)
     return answer
+
+
+def cost(line: Overhead, peers: Sequence[str], rounds: int) -> dict[str, Any]:
+    """Seconds of an overhead by try."""
+    try:
+        return {"seconds": line.measure(TRIES * rounds, peers), "failures": {}, "kernels": 0}
+    except Exception as error:
+        return {"seconds": {}, "failures": {OWN: f"{type(error).__name__}: {str(error).splitlines()[0]}"}, "kernels": 0}
 
 
 def exact(work: Work, inputs: Inputs) -> list[np.ndarray]:

@@ -33,9 +33,11 @@ class Work:
     torch: Program | None = None  # where its spelling is not that of `tensors`
     jax: Program | None = None  # where JAX compiles less than the whole of `arrays`
     graph: Callable[..., Callable[[], np.ndarray]] | None = None  # of its inputs: the call of a graph that is ready
-    aim: float = 1.0  # the best peer's time over ours, at least
+    c: str = ""  # an element of the result in C, of its inputs x, y: a loop of these is what is aimed at
+    aim: float = 1.0  # the time over ours, at least, of the best peer, or of the loop in C
     traffic: float = 0  # bytes that must be moved
     flops: float = 0
+    multiplied: str = "float32"  # the dtype of what is multiplied and added
     tolerance: float = 1e-4  # of the largest value of the reference
     count: int = 1  # operations realized together, each on inputs of its own
     reference: Program | None = None  # where `arrays` is none
@@ -56,10 +58,10 @@ def whole(*shapes: tuple[int, ...]) -> Draw:
     return lambda draw: tuple(draw.integers(-128, 128, shape, dtype=np.int8) for shape in shapes)
 
 
-def elementwise(name: str, aim: float, tensors: Program, arrays: Program, inputs: int = 1) -> Work:
+def elementwise(name: str, aim: float, tensors: Program, arrays: Program, inputs: int = 1, c: str = "") -> Work:
     """Work on each of many elements."""
     shapes = [(LARGE,)] * inputs
-    return Work(name, normal(*shapes), arrays, tensors, aim=aim, traffic=4.0 * LARGE * (inputs + 1))
+    return Work(name, normal(*shapes), arrays, tensors, c=c, aim=aim, traffic=4.0 * LARGE * (inputs + 1))
 
 
 def rows(
@@ -185,7 +187,8 @@ HEADS: Final = (8, 12, 512, 64)
 MILLION: Final = 1_000_000
 
 WORKS: Final = [
-    elementwise("chain of 10, 16M", 1.0, lambda x, y: chain_of_ten(None, x, y), chain_of_ten, 2),
+    elementwise("chain of 10, 16M", 1.0, lambda x, y: chain_of_ten(None, x, y), chain_of_ten, 2,
+                c="((((x[i] * 2 + y[i]) * x[i] - y[i]) * 0.5f + x[i]) * y[i] - 1) * x[i] + y[i]"),
     elementwise(
         "sin, exp, gelu, tanh in a chain, 16M", 1.5,
         lambda x: gelu_of(x.sin().exp()).tanh(), lambda np, x: np.tanh(gelu(np, np.exp(np.sin(x)))),
@@ -212,11 +215,11 @@ WORKS: Final = [
          lambda x, y: x @ y.T, flops=2.0 * 128 * 768 * 768),
     Work("matmul bfloat16 1024³", normal((1024, 1024), (1024, 1024)), None,
          lambda x, y: (x.cast("bfloat16") @ y.cast("bfloat16")).cast("float32"),
-         lambda x, y: (x.bfloat16() @ y.bfloat16()).float(), aim=0.9, flops=2.0 * 1024**3, tolerance=2e-2,
-         reference=lambda np, x, y: x @ y),
+         lambda x, y: (x.bfloat16() @ y.bfloat16()).float(), aim=0.9, flops=2.0 * 1024**3, multiplied="bfloat16",
+         tolerance=2e-2, reference=lambda np, x, y: x @ y),
     Work("matmul int8 1024³", whole((1024, 1024), (1024, 1024)), None,
-         lambda x, y: x.cast("int32") @ y.cast("int32"), torch_int_product, aim=0.9, flops=2.0 * 1024**3, tolerance=0,
-         reference=lambda np, x, y: x.astype(np.float64) @ y.astype(np.float64)),
+         lambda x, y: x.cast("int32") @ y.cast("int32"), torch_int_product, aim=0.9, flops=2.0 * 1024**3,
+         multiplied="int8", tolerance=0, reference=lambda np, x, y: x.astype(np.float64) @ y.astype(np.float64)),
     Work("conv 3x3 8x64x56x56", normal(IMAGES, (64, 64, 3, 3)), convolution, lambda x, w: x.conv2d(w, padding=1),
          lambda x, w: torch_functional().conv2d(x, w, padding=1), aim=0.9, flops=2.0 * math.prod(IMAGES) * 64 * 9),
     Work("max-pool 2x2 8x64x56x56", normal(IMAGES), pooled, lambda x: x.max_pool2d(2),

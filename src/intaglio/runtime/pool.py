@@ -354,6 +354,7 @@ class Pool:
             native = _native(compiler)
             if self._workers < helpers:
                 helpers = self._start(native, min(helpers, WORKERS))
+            self._keep_off()
             self._share(native, kernel, slots, chunks, helpers)
         finally:
             self._busy.release()
@@ -435,7 +436,6 @@ class Pool:
         except RuntimeError:  # the system, or an interpreter that ends, lets no thread start
             helpers = self._workers
         self._kept_off = ANY
-        self._keep_off()
         return helpers
 
     def _serve(self, native: _Native, state: int, worker: int, inside: set[int]) -> None:

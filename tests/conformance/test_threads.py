@@ -20,7 +20,7 @@ import pytest
 from intaglio import Context, GlobalCounters, Tensor
 from intaglio.runtime import pool as pool_module
 from intaglio.runtime.compiler import Compiler
-from intaglio.runtime.pool import ANY, IDLE, SIGNATURE, Pool
+from intaglio.runtime.pool import IDLE, SIGNATURE, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,51 +153,64 @@ def test_workers_are_woken_before_there_is_a_kernel() -> None:
 PROCESSORS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
+def places(pool: Pool) -> list[set[int]]:
+    """Where each of four workers may run once they have been asked to share a kernel."""
+    seen = np.zeros(20, np.int64)
+    pool.run(COMPILER, counting(), seen.ctypes.data, 20, 5)
+    assert seen.tolist() == [1] * 20
+    return [os.sched_getaffinity(thread) for thread in pool._threads]
+
+
 @pytest.mark.skipif(len(PROCESSORS) < 2, reason="there is no other processor")
-def test_workers_are_woken_on_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, kernel, here = Pool(), counting(), PROCESSORS[0]
+def test_workers_run_on_other_processors_than_who_posts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, here, asked = Pool(), PROCESSORS[0], 0
     monkeypatch.setattr(pool_module, "_processor", lambda: here)
-    assert agrees(pool, kernel, 20, 0)
-    assert [os.sched_getaffinity(thread) for thread in pool._threads] == [set(PROCESSORS) - {here}] * pool._workers
-    asked: list[int] = []
     move = os.sched_setaffinity
 
     def counted(thread: int, processors: set[int]) -> None:
-        asked.append(thread)
+        nonlocal asked
+        asked += 1
         move(thread, processors)
 
     monkeypatch.setattr(os, "sched_setaffinity", counted)
-    for here in (PROCESSORS[1], PROCESSORS[0]):  # whether they sleep or not
-        assert awake(pool, pool._workers, wanted=False)
-        for _ in range(3):
-            pool.rouse(1 + pool._workers)
-            for thread in pool._threads:
-                assert os.sched_getaffinity(thread) == set(PROCESSORS) - {here}
-    assert asked == pool._threads * 2  # once for each place
+    for here in PROCESSORS[:2]:
+        assert [places(pool) for _ in range(3)] == [[set(PROCESSORS) - {here}] * 4] * 3
+    assert asked == 2 * 4  # once for each place
     assert os.sched_getaffinity(0) == set(PROCESSORS)
-    assert agrees(pool, kernel, 20, 1)
+
+
+@pytest.mark.skipif(len(PROCESSORS) < 2, reason="there is no other processor")
+def test_workers_run_where_they_are_let(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, first, second = Pool(), *PROCESSORS[:2]
+    here = first
+    monkeypatch.setattr(pool_module, "_processor", lambda: here)
+    places(pool)
+    for thread in pool._threads:
+        os.sched_setaffinity(thread, {first})  # as a tool does with all threads of a process
+    here = second
+    assert places(pool) == [{first}] * 4
+    here = first
+    assert places(pool) == [{first}] * 4  # they have no other
+    for thread in pool._threads:
+        os.sched_setaffinity(thread, set(PROCESSORS))
+    assert places(pool) == [set(PROCESSORS) - {first}] * 4
 
 
 @pytest.mark.skipif(not PROCESSORS, reason="threads cannot be moved")
-def test_workers_that_cannot_be_moved_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, kernel = Pool(), counting()
-    monkeypatch.setattr(pool_module, "_processor", lambda: ANY)
-    assert agrees(pool, kernel, 20, 0)
-    before = [os.sched_getaffinity(thread) for thread in pool._threads]
+@pytest.mark.parametrize("refused", ["sched_getaffinity", "sched_setaffinity"])
+def test_workers_that_cannot_be_moved_stay(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    pool, asked, seen = Pool(), 0, np.zeros(20, np.int64)
 
-    def refused(thread: int, processors: set[int]) -> None:
+    def refuse(*_: object) -> None:
+        nonlocal asked
+        asked += 1
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    monkeypatch.setattr(os, refused, refuse)
     monkeypatch.setattr(pool_module, "_processor", lambda: PROCESSORS[0])
-    pool.rouse(1 + pool._workers)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {PROCESSORS[0]})  # this thread has but one
-    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("there is nowhere to go"))
-    pool._kept_off = ANY
-    pool.rouse(1 + pool._workers)
-    monkeypatch.undo()
-    assert [os.sched_getaffinity(thread) for thread in pool._threads] == before
-    assert agrees(pool, kernel, 20, 1)
+    for _ in range(3):
+        pool.run(COMPILER, counting(), seen.ctypes.data, 20, 5)
+    assert (seen.tolist(), asked) == ([3] * 20, 1)
 
 
 def test_each_thread_has_scratch_of_its_own() -> None:

@@ -109,6 +109,45 @@ def test_a_matrix_of_more_is_stored_once(make: Callable[[Tensor, Tensor], Tensor
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda w: w.flip(1) * 2, (DEPTH, WIDTH)),
+        (lambda w: w[:, ::3] * 2, (DEPTH, 3 * WIDTH)),
+        (lambda w: w[:, ::2].T * 2, (WIDTH, 2 * DEPTH)),
+        (lambda w: w.reshape(DEPTH, 16, WIDTH // 16).transpose(1, 2).reshape(DEPTH, WIDTH) * 2, (DEPTH, WIDTH)),
+        (lambda w: (w * 2).reshape(DEPTH, 16, WIDTH // 16).transpose(1, 2).reshape(DEPTH, WIDTH), (DEPTH, WIDTH)),
+        (lambda w: (w.cast(dtypes.bfloat16) * 2).T.cast(dtypes.float32), (WIDTH, DEPTH)),
+    ],
+    ids=["reversed", "steps", "transposed steps", "moved", "moved after", "transposed halves"],
+)
+@pytest.mark.parametrize("rows", [2, 9, 100])
+def test_a_matrix_whose_numbers_lie_apart_is_stored_first(
+    make: Callable[[Tensor], Tensor], shape: tuple[int, int], rows: int
+) -> None:
+    x, w = drawn(rows, DEPTH), drawn(*shape)
+    GlobalCounters.reset()
+    out = (x @ make(w)).realize()
+    assert GlobalCounters.kernel_count == 2
+    np.testing.assert_allclose(out.numpy(), x.numpy() @ make(w).numpy(), rtol=1e-3, atol=1e-3)
+
+
+def test_a_matrix_that_a_batch_repeats_is_computed_once() -> None:
+    x, w = drawn(6, 1, 40, DEPTH), drawn(1, 2, DEPTH, WIDTH)
+    GlobalCounters.reset()
+    out = (x @ (w * 2)).realize()
+    assert GlobalCounters.kernel_count == 2
+    np.testing.assert_allclose(out.numpy(), x.numpy() @ (w.numpy() * 2), rtol=1e-3, atol=1e-3)
+
+
+def test_a_matrix_of_few_ops_over_what_is_stored_is_computed_from_that() -> None:
+    x, y, w, scale = drawn(40, DEPTH), drawn(DEPTH, 300), drawn(300, WIDTH), drawn(WIDTH)
+    GlobalCounters.reset()
+    out = (x @ ((y @ w) * scale)).realize()
+    assert GlobalCounters.kernel_count == 2
+    np.testing.assert_allclose(out.numpy(), x.numpy() @ (y.numpy() @ w.numpy() * scale.numpy()), rtol=1e-3, atol=1e-2)
+
+
 def test_a_transposed_matrix_of_groups_is_stored_as_it_lies() -> None:
     x, w, scale = drawn(40, DEPTH), whole(WIDTH, DEPTH // GROUP, GROUP), drawn(WIDTH, DEPTH // GROUP, 1)
     matrix = (w.cast(dtypes.float32) * scale).reshape(WIDTH, DEPTH)

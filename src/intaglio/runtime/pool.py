@@ -339,7 +339,9 @@ class Pool:
         self._native: _Native | None = None  # once there are workers
         self._workers: int = 0
         self._threads: list[int] = []  # the system's numbers of workers
-        self._kept_off: int = ANY  # the processor that no worker runs on
+        self._may: set[int] = set()  # the processors on which they may run,
+        self._let: set[int] = set()  # those on which they are let, without
+        self._kept_off: int = ANY  # that of the thread that posts
         self._inside: set[int] = set()  # workers that are in native code, or about to be
         self._job: int = 0
         self._busy: threading.Lock = threading.Lock()
@@ -378,27 +380,31 @@ class Pool:
     def rouse(self, threads: int) -> None:
         """Wake workers for a kernel of so many threads that comes soon: one that sleeps takes as long to wake."""
         helpers = min(threads - 1, self._workers)
-        if helpers > 0 and self._native is not None:
-            self._keep_off()
-            if not all(self.awake(helpers)):
-                self._native.wake(self._state, helpers)
+        if helpers > 0 and self._native is not None and not all(self.awake(helpers)):
+            self._native.wake(self._state, helpers)
 
     def awake(self, workers: int) -> list[bool]:
         """Which of the first workers are awake."""
         return [self._words[(3 + worker) * LINE // 8] != 0 for worker in range(workers)]
 
     def _keep_off(self) -> None:
-        """Let workers run where this thread may, but for the processor that it runs on; if there is another."""
+        """Let workers run wherever they may, but for the processor that this thread runs on, if there is another."""
         here = _processor()
-        if here == self._kept_off:
+        if here == self._kept_off or not self._threads:
             return
-        others = os.sched_getaffinity(0) - {here}
+        self._kept_off = ANY
         try:
+            now = os.sched_getaffinity(self._threads[0])
+            if now != self._let:  # somebody else has said since where they may
+                self._may = now
+            others = self._may - {here}
             for thread in self._threads if others else ():
                 os.sched_setaffinity(thread, others)
         except OSError:  # the system does not let them be moved
-            pass
-        self._kept_off = here
+            self._threads = []
+            return
+        if others:
+            self._let, self._kept_off = others, here
 
     def _share(self, native: _Native, kernel: int, slots: int, chunks: int, helpers: int) -> None:
         """Post a kernel, wake the workers that sleep, take chunks, and return when the last one is done."""
@@ -431,7 +437,7 @@ class Pool:
                 arguments = native, self._state, self._workers, self._inside
                 thread = threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True)
                 thread.start()
-                self._threads.append(thread.native_id or 0)
+                self._threads += [] if thread.native_id is None else [thread.native_id]
                 self._workers += 1
         except RuntimeError:  # the system, or an interpreter that ends, lets no thread start
             helpers = self._workers
@@ -448,6 +454,7 @@ class Pool:
         """Let no worker be in native code when the interpreter ends; one without a processor finds its pages still."""
         self._busy.acquire(timeout=LEAVE)  # kept: what is run from now on is run alone
         self._habits[3] = 1
+        self._threads = []  # their numbers may soon be those of others
         if self._native is not None and self._workers:
             self._native.wake(self._state, self._workers)
         deadline = time.monotonic() + LEAVE

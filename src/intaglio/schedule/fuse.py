@@ -34,7 +34,8 @@ AROUND: Final = 16  # elements a turn of a loop up to which what comes before or
 MANY: Final = 8  # ops from which a value of some size that statements share is stored
 ROW: Final = 1 << 18  # elements of a row that a cache holds
 SUMS: Final = 4  # reductions of rows that need one another, in one kernel
-BRIEF: Final = 8  # ops of a matrix that a product computes where it copies, or reads, its columns
+BRIEF: Final = 8  # ops of a matrix that a product computes where it copies, or reads, its columns; each counts as one
+VECTOR: Final = 16  # a vector has so many times fewer elements than the matrix that it is computed with
 DEAR: Final = 4  # ops of a number that are not done again for each of many products that it is a factor of
 ROUNDED: Final = 64  # products of each number of a factor from which it is rounded to fewer bytes in memory, once
 PACKED: Final = 16  # rows of a product from which a factor whose columns lie apart is put in order: see `_turned`
@@ -378,35 +379,73 @@ class _Materialize:
                 return
             step = abs(_stride(factor, column))
             if source.size >= node.size or len(node.src) > 1 or step > NEAR:
-                whole = source.size == node.size and len(node.src) == 1 and _turned(_core(factor), axes)
-                chosen.add(source if whole or source in self.seen_whole else node)
+                turned = source.size == node.size and len(node.src) == 1 and _turned(_core(factor), axes)
+                chosen.add(source if turned or source in self.seen_whole else node)  # as it lies: the product turns it
             elif step != 1 or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
                 chosen.add(source)  # what windows slide over, and not what they see
-        elif node.src and node not in self.done and (node in self.shared or not _is_brief(node, factor, column)):
+        elif node.src and node not in self.done and not self._is_brief(node, factor, column, axes, chosen):
             chosen.add(node)
 
+    def _is_brief(self, node: Node, factor: Node, column: int, axes: tuple[int, ...], chosen: set[Node]) -> bool:
+        """Whether a factor with the columns of a product is one array after a few ops by vectors or numbers.
 
-def _is_brief(node: Node, factor: Node, column: int) -> bool:
-    """Whether the columns of a product are one array's numbers after a few ops, by vectors or numbers at most.
+        The product computes it as it copies its columns, or reads them: no more often than it would read the array.
 
-    A product computes them as it copies them (a dequantised matrix): once, or as often as it reads the array.
+        Args:
+            node: What is computed; the factor repeats it, and sees it reshaped, permuted or in more bytes.
+            axes: Those of the sum.
+        """
+        rows = _repeated(factor) - set(axes)
+        if node in self.shared or column < 0 or column in rows or len(rows) != 1:
+            return False
+
+        def is_stored(n: Node) -> bool:
+            return n in self.done or n in chosen or (isinstance(n.op, Window) and isinstance(n.src[0].op, Buffer))
+
+        moved = (Elementwise, Expand, Reshape, Permute)
+        inner = toposort((node,), enter=lambda n: isinstance(n.op, moved) and not is_stored(n))
+        leaves = [n for n in inner if not isinstance(n.op, moved) or is_stored(n)]
+        steps = [n.op for n in inner if isinstance(n.op, Elementwise) and not is_stored(n)]
+        arrays = [n for n in leaves if n.size * VECTOR > node.size]
+        if len(arrays) != 1 or len(steps) > BRIEF or not all(op.primitive for op in steps):
+            return False
+        if not all(is_stored(n) or (not n.src and not n.shape) for n in leaves):
+            return False
+        if _step(factor, column, arrays[0]) == 1:
+            return True
+        depth = math.prod(factor.shape[a] for a in axes)
+        return node.dtype.itemsize >= 4 and depth <= DEEP and any(_step(factor, a, arrays[0]) == 1 for a in axes)
+
+
+def _step(root: Node, axis: int, array: Node) -> int:
+    """How many elements apart neighbours along an axis of a value are in an array that it is computed from.
+
+    0 where there are none, or where they are not all as far apart.
     """
-    if column < 0 or column in _repeated(factor):
-        return False
-    arrays = ops = 0
-    for n in toposort((node,), enter=lambda n: isinstance(n.op, (Elementwise, Expand, Reshape, Permute))):
-        match n.op:
-            case Elementwise() as op if op.primitive:
-                ops += 1
-            case Expand() | Reshape() | Permute():
-                pass
-            case Window() if isinstance(n.src[0].op, Buffer) and len(n.src) == 1:
-                arrays += n.size * PACKED > node.size
-            case _ if not n.src and not n.shape:
-                pass
+    holds = {array}
+    for n in toposort((root,), enter=lambda n: n is not array):
+        if not holds.isdisjoint(n.src):
+            holds.add(n)
+    node = root
+    while node is not array:
+        source = next(s for s in node.src if s in holds)
+        match node.op:
+            case Permute(order=order):
+                axis = order[axis]
+            case Reshape():
+                count, below = node.shape[axis], math.prod(node.shape[axis + 1 :])
+                alike = (a for a, n in enumerate(source.shape) if n == count)
+                axis = next((a for a in alike if math.prod(source.shape[a + 1 :]) == below), -1)
+            case Expand() if source.shape[axis] != node.shape[axis]:
+                axis = -1
             case _:
-                return False
-    return arrays == 1 and ops <= BRIEF
+                pass
+        if axis < 0:
+            return 0
+        node = source
+    if isinstance(array.op, Window) and isinstance(array.src[0].op, Buffer):
+        return array.op.view.strides[axis] // array.dtype.itemsize
+    return math.prod(array.shape[axis + 1 :])
 
 
 def _products(factor: Node, axes: tuple[int, ...]) -> int:

@@ -774,6 +774,21 @@ def test_the_bytes_of_what_is_taken_are_not_those_of_all_that_it_is_taken_from(
     assert GlobalCounters.global_mem == 4 * read + 8 * 10 + got.nbytes
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["in one value", "in two"])
+def test_the_bytes_of_what_is_taken_at_two_places_are_those_of_both(together: bool) -> None:
+    x, i = Tensor(np.ones((1000, 64), np.float32)).realize(), Tensor(np.arange(10) * 5).realize()
+    j = (i + 1).realize()
+
+    def program() -> int:
+        results = [x[i] + x[j]] if together else [x[i], x[j]]
+        results[0].realize(*results[1:])
+        return sum(result.nbytes for result in results)
+
+    written, kernels, _ = counted(program)
+    assert kernels == 1
+    assert GlobalCounters.global_mem == 4 * 2 * 640 + 8 * 20 + written
+
+
 @pytest.mark.parametrize(
     ("view", "read"),
     [

@@ -211,11 +211,13 @@ class _Builder:
         needed = _needed(order) if taken else {}
         for node in order:
             if isinstance(node.op, Window) and isinstance(of := node.src[0].op, Buffer) and of.ref not in self.scratch:
-                nbytes = _different(node.op.view)
+                whole = own = _different(node.op.view)
                 if needed.get(node, node.size) != node.size:
-                    nbytes = _least(needed[node] * node.dtype.itemsize, nbytes)
-                nbytes *= self.turns if len(node.src) > 1 else 1
-                self.loaded[node] = max(self.loaded.get(node, 0), nbytes)
+                    own = _least(needed[node] * node.dtype.itemsize, whole)
+                turns = self.turns if len(node.src) > 1 else 1
+                before = self.loaded.get(node, 0)  # by other statements, where they take others
+                own = own * turns if own == whole else before + own * turns
+                self.loaded[node] = max(before, _least(own, whole * turns))
 
     def literal(self, node: Node) -> Node:
         """A number as an argument, unless it is one that simplifies."""
@@ -271,8 +273,9 @@ def _needed(order: list[Node]) -> dict[Node, int]:
         count = needed[node]
         for source in node.src:
             whole = source.size
+            taking = isinstance(node.op, Take) and source is node.src[0]  # elsewhere than others that take from it
             match node.op:
-                case Take() if source is node.src[0]:
+                case Take() if taking:
                     own = _least(count, whole)
                 case Reduce() if count < node.size:
                     own = min(count * (whole // node.size), whole)
@@ -280,7 +283,8 @@ def _needed(order: list[Node]) -> dict[Node, int]:
                     own = whole
                 case _:
                     own = min(count, whole) if count < node.size else whole
-            needed[source] = max(needed.get(source, 0), own)
+            before = needed.get(source, 0)
+            needed[source] = _least(before + own, whole) if taking else max(before, own)
     return needed
 
 

@@ -293,7 +293,8 @@ class _Search(NamedTuple):
     Attributes:
         flat: What makes a vector of them, if one is searched.
         length: That of the vector.
-        op: Finds the position along an axis; None in a vector that is searched in pieces.
+        pieces: In how many the vector is searched; 0 for all at once.
+        op: Finds the position along an axis.
         shape: That of its result.
         keep: What gives it the axes again, with size 1, if they are to stay.
         kept: The shape then.
@@ -301,7 +302,8 @@ class _Search(NamedTuple):
 
     flat: Reshape | None
     length: int
-    op: Position | None
+    pieces: int
+    op: Position
     shape: Shape
     keep: Reshape | None
     kept: Shape
@@ -321,10 +323,9 @@ def _search(name: str, kind: str, dtype: DType, shape: Shape, axis: int | None, 
     along = 0 if axis is None else axis_of(name, axis, len(shape))
     kept = kept_shape(shape, tuple(range(len(shape))) if axis is None else (along,))
     left = () if axis is None else shape[:along] + shape[along + 1 :]
-    in_pieces = left == () and size >= LARGE and _pieces(size)
-    return _Search(
-        flat, size, None if in_pieces else position(kind, along), left, Reshape(kept) if keepdim else None, kept
-    )
+    numbers = range(PIECES, 1, -1) if not left and size >= LARGE else ()
+    pieces = next((k for k in numbers if size % k == 0), 0)
+    return _Search(flat, size, pieces, position(kind, along), left, Reshape(kept) if keepdim else None, kept)
 
 
 def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: object) -> Tensor:
@@ -332,21 +333,16 @@ def _position(name: str, kind: str, self: Tensor, axis: int | None, *, keepdim: 
     node = self._value()
     if axis is not None and axis.__class__ is not int:
         axis = axis_of(name, axis, len(node.shape))
-    flat, length, op, shape, keep, kept = _search(name, kind, node.dtype, node.shape, axis, bool(keepdim))
+    flat, length, pieces, op, shape, keep, kept = _search(name, kind, node.dtype, node.shape, axis, bool(keepdim))
     if flat is not None:
         node = make_known(flat, (node,), node.dtype, (length,))
-    found = make_known(op, (node,), dtypes.int64, shape) if op is not None else _position_in_pieces(kind, node, length)
+    found = _in_pieces(kind, node, pieces) if pieces else make_known(op, (node,), dtypes.int64, shape)
     return self._make(found if keep is None else make_known(keep, (found,), dtypes.int64, kept), self)
 
 
-def _pieces(n: int) -> int:
-    """In how many equal pieces a long vector is searched; 0 if it has none."""
-    return next((k for k in range(PIECES, 1, -1) if n % k == 0), 0)
-
-
-def _position_in_pieces(kind: str, node: Node, n: int) -> Node:
-    """The first position of the extreme of a long vector: the least of those in pieces that reach it."""
-    count = _pieces(n)
+def _in_pieces(kind: str, node: Node, count: int) -> Node:
+    """The first position of the extreme of a long vector: the least of those in equal pieces that reach it."""
+    n = node.size
     rows = reshape(node, (count, n // count))
     along = expand(reshape(iota(n // count), (1, n // count)), rows.shape)
     starts = ops.mul(iota(count), const(dtypes.int64, n // count))

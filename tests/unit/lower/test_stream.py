@@ -175,7 +175,7 @@ def test_the_interpreter_asks_for_nothing() -> None:
     assert np.array_equal(out, x @ a)
 
 
-def test_bytes_by_bytes_are_multiplied_by_words_first() -> None:
+def test_bytes_by_bytes_are_multiplied_by_words() -> None:
     x, a = numbers((ROWS, 256)).astype(np.uint8), numbers((256, 1024)).astype(np.uint8)
     out = np.zeros((ROWS, 1024), np.int32)
     k = Operands()

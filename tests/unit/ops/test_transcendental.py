@@ -104,6 +104,9 @@ def test_a_function_keeps_its_stated_error_over_all_numbers(name: str, seed: int
     check(name, getattr(Tensor(x), name)().numpy(), x)
 
 
+CLEAR = 0.9  # ulp of NumPy's worst of some numbers up to which it is within 1 for all
+
+
 def is_c(name: str, given: tuple[np.ndarray, ...], found: np.ndarray) -> bool:
     """Whether results are those of C's library, bit by bit."""
     function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), f"{name}f")
@@ -123,7 +126,7 @@ def allowed(name: str, numpys: np.ufunc, *given: np.ndarray) -> tuple[float, np.
         want, theirs = numpys(*(array.astype(np.float64) for array in given)), numpys(*given)
         numbers = np.isfinite(want.astype(np.float32))
     worst = errors(theirs[numbers], want[numbers]).max()
-    return 1 if worst <= 1 and not is_c(name, given, theirs) else 2, want, numbers
+    return 1 if worst <= CLEAR and not is_c(name, given, theirs) else 2, want, numbers
 
 
 @pytest.mark.parametrize("name", NUMPY)

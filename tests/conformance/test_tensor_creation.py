@@ -209,7 +209,9 @@ def test_a_dtype_may_be_given_by_name_or_as_numpy_has_it(dtype: Any) -> None:
 
 
 def test_a_dtype_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(DTypeError, match=r"dtype: must be one of bool, .*; got int7"):
+    with pytest.raises(
+        DTypeError, match=r"^zeros: the dtype must be one of bool, .*; got 'int7'\. Is \"int8\" meant\?$"
+    ):
         Tensor.zeros(2, dtype="int7")
 
 

@@ -30,7 +30,7 @@ def test_floats_of_eight_bits_are_not_summed() -> None:
 
 
 def test_cat_takes_tensors_only() -> None:
-    with pytest.raises(TypeError, match=r"cat: a list of tensors is wanted; one of them is a ndarray\."):
+    with pytest.raises(TypeError, match=r"cat: a list of tensors is wanted; operand 1 is ndarray\. Make one with"):
         Tensor.cat([Tensor([1]), Tensor([2]).numpy()])
 
 

@@ -122,8 +122,11 @@ def test_random_damage_to_a_header_ends_in_tensors_or_in_our_error(rng: random.R
 def test_a_missing_file_and_a_folder_say_so(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError) as caught:
         safe_load(tmp_path / "none.safetensors")
-    assert str(caught.value) == f"file: {tmp_path / 'none.safetensors'} cannot be opened; No such file or directory."
-    with pytest.raises(FileFormatError, match="cannot be opened; Is a directory"):
+    assert (
+        str(caught.value)
+        == f"file: {tmp_path / 'none.safetensors'} cannot be opened; No such file or directory. Is the path right?"
+    )
+    with pytest.raises(FileFormatError, match=r"cannot be opened; Is a directory\. Name a file in it\?$"):
         safe_load(tmp_path)
 
 
@@ -173,11 +176,19 @@ def test_weights_that_are_not_installed_say_how_to_install_them(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("names", "metadata", "text"),
     [
-        (["w"], {"step": 3}, "safe_save: metadata must be text by name; got 3 for 'step'."),
-        (["w"], {3: "step"}, "safe_save: metadata must be text by name; got 'step' for 3."),
-        (["w"], ["step"], "safe_save: metadata must be text by name; got list."),
-        (["w"], {"a": "\ud800"}, "safe_save: names and metadata must be Unicode text; '\\ud800' is no character."),
-        (["w\udc80"], None, "safe_save: names and metadata must be Unicode text; '\\udc80' is no character."),
+        (["w"], {"step": 3}, "safe_save: metadata must be text by name; got 3 for 'step'. Use str(...)?"),
+        (["w"], {3: "step"}, "safe_save: metadata must be text by name; got 'step' for 3. Use str(...)?"),
+        (["w"], ["step"], 'safe_save: metadata must be text by name; got list. Write {"name": "text"}?'),
+        (
+            ["w"],
+            {"a": "\ud800"},
+            "safe_save: names and metadata must be Unicode text; '\\ud800' is no character. Leave it out?",
+        ),
+        (
+            ["w\udc80"],
+            None,
+            "safe_save: names and metadata must be Unicode text; '\\udc80' is no character. Leave it out?",
+        ),
     ],
 )
 def test_names_and_metadata_are_text(tmp_path: Path, names: list[str], metadata: Any, text: str) -> None:

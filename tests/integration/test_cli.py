@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import intaglio
+from intaglio import Context, GlobalCounters
 from intaglio.cli import demo
 from intaglio.cli.main import main
 from intaglio.core.errors import FileFormatError
@@ -35,12 +36,21 @@ def test_the_demo_finds_the_passage_and_compiles_nothing_when_run_again(tmp_path
         assert "1000 writes, 1 kernel: the values are [0.0, 1.0, 2.0, 3.0] to 999.0." in done.stdout
         assert "void E_1000(float *data0) {" in done.stdout
         assert "kernels run in" in done.stdout
-    assert "run it again." in first.stdout
+    assert " s and kept on disk: a second run compiles none." in first.stdout
     assert "0 programs compiled: all came from the cache on disk." in second.stdout
     assert (
         first.stdout.split("kernels run")[0].rsplit("\n", 1)[0]
         == second.stdout.split("kernels run")[0].rsplit("\n", 1)[0]
     )
+
+
+def test_the_demo_tells_whether_what_it_compiled_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GlobalCounters, "compile_count", 1)
+    monkeypatch.setattr(GlobalCounters, "compile_seconds", 0.25)
+    with Context(cache=True):
+        assert demo.compiled() == "1 program compiled in 0.25 s and kept on disk: a second run compiles none."
+    with Context(cache=False):
+        assert demo.compiled() == "1 program compiled in 0.25 s; there is no cache on disk to keep them."
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

@@ -188,7 +188,7 @@ def test_a_file_opened_to_be_read_says_how_to_write_it(tmp_path: Path) -> None:
     with pytest.raises(ReadOnlyError) as caught:
         Tensor(path)[0] = 1
     assert str(caught.value) == (
-        f"write: the tensor must be writable; {path} is open read-only. Open it with Tensor.empty(shape, dtype=..., "
+        f"setitem: the tensor must be writable; {path} is open read-only. Open it with Tensor.empty(shape, dtype=..., "
         f'device="DISK:{path}"), or write to a copy, .to("CPU")?'
     )
 
@@ -196,10 +196,13 @@ def test_a_file_opened_to_be_read_says_how_to_write_it(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_says_why_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path, why in ((tmp_path / "no" / "t", "No such file or directory"), (tmp_path, "Is a directory")):
+    for path, why in (
+        (tmp_path / "no" / "t", "No such file or directory. Is the path right?"),
+        (tmp_path, "Is a directory. Name a file in it?"),
+    ):
         with pytest.raises(FileFormatError) as caught:
             opened(path, 1)
-        assert str(caught.value) == f"file: {path} cannot be opened; {why}."
+        assert str(caught.value) == f"file: {path} cannot be opened; {why}"
     with pytest.raises(FileFormatError, match=r"t cannot be opened with \d+ bytes; "):
         opened(tmp_path / "t", 1 << 58)
     os.mkfifo(tmp_path / "pipe")

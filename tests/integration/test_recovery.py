@@ -51,7 +51,9 @@ def test_an_index_out_of_range_drops_that_write_alone() -> None:
     t[0] = 10
     t[Tensor([2, 5]) + 0] = 7
     t[1] = 20
-    with pytest.raises(IndexError, match=r"index: 5 is out of range for axis 0 of size 4; indexed at .*test_recovery"):
+    with pytest.raises(
+        IndexError, match=r"setitem: 5 is out of range for axis 0 of size 4; indexed at .*test_recovery"
+    ):
         t.tolist()
     assert t.tolist() == [10, 20, 3, 4]
 

@@ -71,4 +71,4 @@ def test_bytes_are_in_proportion_and_lines_are_as_many(
     assert len(kernels) == 1
     assert moved[2] - moved[1] == 2 * (moved[1] - moved[0])
     assert peaks[2] <= 2.1 * peaks[1] <= 2.1 * 2.1 * peaks[0]
-    assert max(ran) - min(ran) <= 8  # a sample is larger where there are more elements
+    assert max(ran) <= 1.1 * min(ran)  # a look at bounds, a larger sample of more elements

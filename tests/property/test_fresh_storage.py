@@ -18,7 +18,7 @@ SHARING = {
     "shrink", "split", "squeeze", "swapaxes", "t", "to", "transpose", "unbind", "unflatten", "unfold", "unsqueeze",
     "view", "view_as", "__copy__", "__getitem__", "__iter__", "realize", "kernelize", "schedule",
 }  # fmt: skip
-WRITING = {"assign", "backward", "gradient", "__setitem__", "__setstate__", "__init__", "idiv"}
+WRITING = {"assign", "backward", "gradient", "__setitem__", "__delitem__", "__setstate__", "__init__", "idiv"}
 OTHERS = {
     "__new__", "__repr__", "__len__", "__hash__", "__class_getitem__", "__format__", "__int__", "__float__",
     "__index__", "__bool__", "__contains__", "__array__", "__array_ufunc__", "__deepcopy__", "__reduce__", "allclose",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from intaglio.core.errors import ConfigError
+from intaglio.core.words import counted
 from intaglio.engine import tune
 from intaglio.engine.devices import disk_cache
 
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         )
     count, nbytes = cache.stats()
     found = tune.winners()
-    print(f"{count} kernels, {nbytes / 1e6:.1f} MB in {cache.path}")
+    print(f"{counted(count, 'kernel')}, {nbytes / 1e6:.1f} MB in {cache.path}")
     for winner in found:
         about = f"BEAM={winner.beam}, {winner.threads} thread{'s' if winner.threads > 1 else ''}"
         print(f"tuned: {winner.kernel}, {1 / winner.ratio:.2f} times as fast, {about}: {winner.choice}")

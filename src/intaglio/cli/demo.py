@@ -12,6 +12,7 @@ import numpy as np
 
 from intaglio.core.errors import FileFormatError
 from intaglio.core.trace import GlobalCounters
+from intaglio.engine.devices import disk_cache
 from intaglio.engine.explain import sources
 from intaglio.tensor.tensor import Tensor
 
@@ -100,8 +101,16 @@ def search(query: str, corpus: str) -> None:
         f"\n{GlobalCounters.kernel_count - kernels} kernels run in {GlobalCounters.run_seconds - run_seconds:.2f} s, "
         f"{seconds:.2f} s in all."
     )
-    if count := GlobalCounters.compile_count:
-        several = "s" * (count != 1)
-        print(f"{count} program{several} compiled in {GlobalCounters.compile_seconds:.2f} s; run it again.")
-    else:
-        print("0 programs compiled: all came from the cache on disk.")
+    print(compiled())
+
+
+def compiled() -> str:
+    """What was compiled, and whether another run will compile it again."""
+    count = GlobalCounters.compile_count
+    if not count:
+        return "0 programs compiled: all came from the cache on disk."
+    done = f"{count} program{'s' * (count != 1)} compiled in {GlobalCounters.compile_seconds:.2f} s"
+    cache = disk_cache()
+    if cache is None or not cache.is_open:
+        return f"{done}; there is no cache on disk to keep them."
+    return f"{done} and kept on disk: a second run compiles none."

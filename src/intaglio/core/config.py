@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from intaglio.core.errors import ConfigError, DeviceError
 from intaglio.core.locks import Level, across_forks
 from intaglio.core.target import DEVICES, canonical
+from intaglio.core.words import meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,12 +133,12 @@ def _parse(key: str, name: str, text: str) -> Value:
     word = text.strip().lower()
     if isinstance(default, bool):
         if word not in _TRUE | _FALSE:
-            raise ConfigError(f"config: {key} must be 0 or 1; got {text!r}.")
+            raise _refusal(key, name, "be 0 or 1", text)
         return word in _TRUE
     try:
         value = int(word or "0")
     except ValueError:
-        raise ConfigError(f"config: {key} must be a whole number; got {text!r}.") from None
+        raise _refusal(key, name, "be a whole number", text) from None
     return _in_range(key, name, value)
 
 
@@ -147,15 +148,22 @@ def _named_device(key: str, text: str) -> str:
         canonical(text)
     except DeviceError:
         known = ", ".join(name.lower() for name in DEVICES)
-        raise ConfigError(f"config: {key} must name a device; got {text!r}; there are {known}.") from None
+        hint = meant(text, DEVICES) or ' Compute on "CPU"?'
+        raise ConfigError(f"config: {key} must name a device; got {text!r}; there are {known}.{hint}") from None
     return text
+
+
+def _refusal(key: str, name: str, wanted: str, value: object) -> ConfigError:
+    """The error for a value that a setting cannot have."""
+    default = _FIELDS[name].default
+    return ConfigError(f"config: {key} must {wanted}; got {value!r}. Leave it out for the default, {default!r}?")
 
 
 def _in_range(key: str, name: str, value: int) -> int:
     """The value, if the setting may have it."""
     least = int(_FIELDS[name].metadata["least"])
     if value < least:
-        raise ConfigError(f"config: {key} must be at least {least}; got {value}.")
+        raise _refusal(key, name, f"be at least {least}", value)
     return value
 
 
@@ -165,21 +173,21 @@ def _checked(settings: Mapping[str, Value]) -> dict[str, Value]:
     for key, value in settings.items():
         name = _BY_KEY.get(key, key.lower())
         if name not in _FIELDS:
-            raise ConfigError(f"config: no setting {key!r}; there are {', '.join(_FIELDS)}.")
+            raise ConfigError(f"config: no setting {key!r}; there are {', '.join(_FIELDS)}.{meant(key, _FIELDS)}")
         default = _FIELDS[name].default
         if isinstance(value, str):
             changed[name] = _parse(key, name, value)
         elif isinstance(default, str):
-            raise ConfigError(f"config: {key} must be text; got {value!r}.")
+            raise _refusal(key, name, "be text", value)
         elif isinstance(default, bool):
             if value not in (0, 1):
-                raise ConfigError(f"config: {key} must be 0 or 1; got {value!r}.")
+                raise _refusal(key, name, "be 0 or 1", value)
             changed[name] = bool(value)
         else:
             try:
                 changed[name] = _in_range(key, name, index(value))
             except TypeError:
-                raise ConfigError(f"config: {key} must be a whole number; got {value!r}.") from None
+                raise _refusal(key, name, "be a whole number", value) from None
     return changed
 
 
@@ -212,7 +220,7 @@ class Settings(_Fields):
             _here.set(_Override(mine, base, _with(base, mine)))
 
     def __getattr__(self, name: str) -> Value:
-        raise AttributeError(f"config: no setting {name!r}; there are {', '.join(_FIELDS)}.")
+        raise AttributeError(f"config: no setting {name!r}; there are {', '.join(_FIELDS)}.{meant(name, _FIELDS)}")
 
     def __setattr__(self, name: str, value: Value) -> None:
         raise AttributeError(f"config: settings are changed by config.set({name}={value!r}) or Context(...).")
@@ -309,7 +317,9 @@ def getenv(name: str, default: Value = 0) -> Value:
     try:
         return int(text.strip() or "0")
     except ValueError:
-        raise ConfigError(f"config: {name} must be a whole number; got {text!r}.") from None
+        raise ConfigError(
+            f"config: {name} must be a whole number; got {text!r}. Give text as the default to read text?"
+        ) from None
 
 
 def settings_table() -> str:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from intaglio.core.errors import DTypeError
+from intaglio.core.words import meant
 
 if TYPE_CHECKING:
     import numpy as np
@@ -283,25 +284,25 @@ class dtypes:  # noqa: N801 -- the name that PyTorch and tinygrad users know
         return _dtype_of_number(value)
 
     @staticmethod
-    def of(dtype: DTypeLike | None, default: DType | None = None) -> DType:
+    def of(dtype: DTypeLike | None, default: DType | None = None, name: str = "dtypes.of") -> DType:
         """A dtype itself; the one that a name or NumPy's own dtype stands for; `default` for None.
 
-        Raises: DTypeError if it stands for none.
+        Raises: DTypeError if it stands for none, which says that `name` was given it.
         Examples:
             >>> dtypes.of("int16") is dtypes.int16, dtypes.of(None, dtypes.float32) is dtypes.float32
             (True, True)
         """
         if dtype is None and default is not None:
             return default
-        return dtype if isinstance(dtype, DType) else _NAMES.get(str(dtype)) or dtypes.from_numpy(dtype)
+        return dtype if isinstance(dtype, DType) else _NAMES.get(str(dtype)) or dtypes.from_numpy(dtype, name)
 
     @staticmethod
-    def from_numpy(numpy_dtype: object) -> DType:
+    def from_numpy(numpy_dtype: object, name: str = "dtypes.from_numpy") -> DType:
         """The dtype of a NumPy array's dtype (or of anything that NumPy takes for one).
 
-        Raises: DTypeError if there is none, or its bytes are swapped.
+        Raises: DTypeError if there is none, or its bytes are swapped; it says that `name` was given it.
         """
-        return _from_numpy(str(numpy_dtype)) or _from_numpy_like(numpy_dtype)
+        return _from_numpy(str(numpy_dtype)) or _from_numpy_like(numpy_dtype, name)
 
 
 _NAMES: Final = {dtype.name: dtype for dtype in dtypes.all}
@@ -332,21 +333,29 @@ def _from_numpy(name: str) -> DType | None:
     return {_NUMPY.get(n, n): d for n, d in _NAMES.items()}.get(name)
 
 
-def _from_numpy_like(numpy_dtype: object) -> DType:
-    """The dtype of what only NumPy understands (`np.float32`, "f4", "<i8", float)."""
+def _from_numpy_like(numpy_dtype: object, name: str) -> DType:
+    """The dtype of what only NumPy understands (`np.float32`, "f4", "<i8", float), for a named op."""
     import numpy as np
 
+    known: np.dtype[np.generic] | None = None
     try:
-        known = np.dtype(numpy_dtype)  # pyright: ignore[reportArgumentType, reportCallIssue] -- any object
-        found = _from_numpy(known.name) if known.isnative else None
-    except (TypeError, ValueError):
-        found = None
-    if found is None:
-        raise DTypeError(
-            f"dtype: must be one of {', '.join(_NAMES)}, or NumPy's, in native byte order; got {numpy_dtype}. "
-            "Convert it with astype first?"
-        )
-    return found
+        if numpy_dtype is not None:  # of which NumPy makes float64
+            known = np.dtype(numpy_dtype)  # pyright: ignore[reportArgumentType, reportCallIssue] -- any object
+    except (TypeError, ValueError, SyntaxError, DeprecationWarning):  # a warning where warnings are errors
+        pass
+    found = _from_numpy(known.name) if known is not None else None
+    if found is not None and known is not None and known.isnative:
+        return found
+    if isinstance(numpy_dtype, np.dtype):
+        hint = f' Convert the array with .astype("{found.name if found is not None else "float32"}") first?'
+    elif found is not None:
+        hint = f' Is "{found.name}" meant?'
+    else:
+        hint = meant(numpy_dtype, _NAMES) or " Use one of these?"
+    got = repr(numpy_dtype) if isinstance(numpy_dtype, str) else f"{numpy_dtype}"
+    raise DTypeError(
+        f"{name}: the dtype must be one of {', '.join(_NAMES)}, or NumPy's, in native byte order; got {got}.{hint}"
+    )
 
 
 def _dtype_of_number(value: object) -> DType:
@@ -360,7 +369,9 @@ def _dtype_of_number(value: object) -> DType:
     own = getattr(value, "dtype", None)
     if own is not None:
         return dtypes.from_numpy(own)
-    raise DTypeError(f"dtype: a number must be a bool, int or float; got {type(value).__name__}.")
+    raise DTypeError(
+        f"dtype: a number must be a bool, int or float; got {type(value).__name__}. Convert it with float(...)?"
+    )
 
 
 @cache
@@ -398,7 +409,9 @@ def promote_weak(dtype: DType, scalar: type) -> DType:
         return dtypes.default_int if dtype.is_bool else dtype
     if issubclass(scalar, float):
         return dtype if dtype.is_float else dtypes.default_float
-    raise DTypeError(f"dtype: a number must be a bool, int or float; got {scalar.__name__}.")
+    raise DTypeError(
+        f"dtype: a number must be a bool, int or float; got {scalar.__name__}. Convert it with float(...)?"
+    )
 
 
 @cache
@@ -416,7 +429,7 @@ def result_type(*operands: DType | Number) -> DType:
     weak = [operand for operand in operands if not isinstance(operand, DType)]
     if not strong:
         if not weak:
-            raise DTypeError("result_type: there must be an operand; got none.")
+            raise DTypeError("result_type: there must be an operand; got none. Give a dtype or a number?")
         return max((_dtype_of_number(number) for number in weak), key=lambda dtype: _ORDER[dtype.kind])
     found = strong[0]
     for dtype in strong[1:]:

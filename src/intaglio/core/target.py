@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import DeviceError
+from intaglio.core.words import meant
 
 DEVICES: Final = ("CPU", "DISK", "NPY", "NULL", "PYTHON")
 FAR: Final = 1 << 22, 1 << 23  # bytes of a result from which it goes past the caches, the smallest and the largest
@@ -16,12 +18,20 @@ def canonical(name: str) -> str:
 
     Raises: DeviceError if there is no such device.
     """
-    kind, _, rest = name.partition(":")
+    kind, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")  # pyright: ignore[reportUnnecessaryIsInstance] -- what callers give
     kind = kind.upper()
     if kind not in DEVICES or (rest and kind != "DISK" and not rest.isdigit()):
-        known = ", ".join(n.lower() for n in DEVICES)
-        raise DeviceError(f'device: no backend "{name}"; available here: {known}. Compute on "CPU"?')
+        raise _unknown(name)
     return kind if kind == "DISK" or rest in ("", "0") else f"{kind}:{int(rest)}"
+
+
+def _unknown(name: object) -> DeviceError:
+    """The error for what names no device."""
+    known = ", ".join(device.lower() for device in DEVICES)
+    if not isinstance(name, str):
+        return DeviceError(f'device: a name is wanted; got {type(name).__name__}; there are {known}. Compute on "CPU"?')
+    dtype = meant(name, [dtype.name for dtype in dtypes.all]).replace("Is", "Is the dtype")
+    return DeviceError(f'device: no backend "{name}"; available here: {known}.' + (dtype or ' Compute on "CPU"?'))
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,8 @@ class Device:
         """The elements of a view of some bytes, in row-major order, to the start of others."""
         import numpy as np
 
+        if not view.size:  # memory of no bytes cannot be written
+            return
         raw = np.frombuffer(source.view(), np.uint8)
         item = view.dtype.itemsize
         low, high = view.byte_bounds()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, FileFormatError, FileMissingError
+from intaglio.runtime.files import way_out
 from intaglio.tensor.tensor import Tensor
 
 DTYPES: Final = {
@@ -63,7 +64,9 @@ def _file(name: str, path: Any) -> Path:
     try:
         return Path(path)
     except TypeError:
-        raise DTypeError(f"{name}: a path is wanted; got {type(path).__name__}.") from None
+        raise DTypeError(
+            f"{name}: a path is wanted; got {type(path).__name__}. Give text, or a pathlib.Path?"
+        ) from None
 
 
 def _damaged(file: Path, what: str) -> FileFormatError:
@@ -150,7 +153,9 @@ def safe_save(
             'Write safe_save({"name": tensor}, path)?'
         )
     if metadata is not None and not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
-        raise FileFormatError(f"safe_save: metadata must be text by name; got {type(metadata).__name__}.")
+        raise FileFormatError(
+            f'safe_save: metadata must be text by name; got {type(metadata).__name__}. Write {{"name": "text"}}?'
+        )
     header, order = _layout(tensors, metadata or {})
     file = _file("safe_save", path)
     temporary: Path | None = None
@@ -165,7 +170,7 @@ def safe_save(
         temporary.replace(file)
     except OSError as error:
         kind = FileMissingError if isinstance(error, FileNotFoundError) else FileFormatError
-        raise kind(f"safe_save: {file} cannot be written; {error.strerror}.") from error
+        raise kind(f"safe_save: {file} cannot be written; {error.strerror}.{way_out(error)}") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -175,14 +180,18 @@ def _layout(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple
     """The header, and the tensors in the order of their bytes: wide items first, so that each lies on its own size."""
     for name, tensor in tensors.items():
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything
-            raise FileFormatError(f"safe_save: the names of tensors must be text; got {name!r}.")
+            raise FileFormatError(f"safe_save: the names of tensors must be text; got {name!r}. Use str(name)?")
         if name == "__metadata__":
-            raise FileFormatError("safe_save: a tensor cannot be called '__metadata__'; the format keeps that name.")
+            raise FileFormatError(
+                "safe_save: a tensor cannot be called '__metadata__'; the format keeps that name. Rename it?"
+            )
         if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance] -- mappings hold anything
-            raise FileFormatError(f"safe_save: {name!r} must be a Tensor; got {type(tensor).__name__}.")
+            raise FileFormatError(
+                f"safe_save: {name!r} must be a Tensor; got {type(tensor).__name__}. Make one with Tensor(...)?"
+            )
     for key, value in metadata.items():
         if not (isinstance(key, str) and isinstance(value, str)):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
-            raise FileFormatError(f"safe_save: metadata must be text by name; got {value!r} for {key!r}.")
+            raise FileFormatError(f"safe_save: metadata must be text by name; got {value!r} for {key!r}. Use str(...)?")
     kinds = {dtype: kind for kind, dtype in DTYPES.items()}
     entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     order = sorted(tensors.items(), key=lambda pair: (-pair[1].dtype.itemsize, pair[0]))
@@ -195,7 +204,7 @@ def _layout(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple
     except UnicodeEncodeError as error:
         part = error.object[error.start : error.end]
         raise FileFormatError(
-            f"safe_save: names and metadata must be Unicode text; {part!r} is no character."
+            f"safe_save: names and metadata must be Unicode text; {part!r} is no character. Leave it out?"
         ) from None
     return text + b" " * (-len(text) % 8), [tensor for _, tensor in order]
 

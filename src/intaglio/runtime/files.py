@@ -155,7 +155,18 @@ def _refused(path: Path, error: Exception, what: str = "") -> FileFormatError:
     """The error for a file that the system does not open."""
     reason = error.strerror if isinstance(error, OSError) else str(error)
     kind = FileMissingError if isinstance(error, FileNotFoundError) else FileFormatError
-    return kind(f"file: {path} cannot be opened{what}; {reason}.")
+    return kind(f"file: {path} cannot be opened{what}; {reason}.{way_out(error)}")
+
+
+def way_out(error: Exception) -> str:
+    """What to try where the system refuses a file, as a question after an error."""
+    ways: dict[type[Exception], str] = {
+        FileNotFoundError: " Is the path right?",
+        IsADirectoryError: " Name a file in it?",
+        NotADirectoryError: " Is the path right?",
+        PermissionError: " Choose another place, or change its permissions?",
+    }
+    return ways.get(type(error), "")
 
 
 def _noted(made: FileBuffer) -> FileBuffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from intaglio.core.words import counted
 from intaglio.storage import reroll
 from intaglio.storage.grouping import Grouping
 from intaglio.storage.journal import Elements, Segment
@@ -24,7 +25,9 @@ class Report:
     lines: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "\n".join((f"{self.entries} pending entries", *(f"  {line}" for line in self.lines)))
+        return "\n".join(
+            (counted(self.entries, "pending entry", "pending entries"), *(f"  {line}" for line in self.lines))
+        )
 
 
 def report(storage: Storage) -> Report:
@@ -51,7 +54,7 @@ def _alone(entry: AnyEntry) -> str:
     """One entry that is not rolled, in words."""
     if isinstance(entry, Segment):
         target = f"{entry.view.dtype.name}{list(entry.view.shape)}"
-        return f"{len(entry.numbers)} numbers into {target}: one whole-array write"
+        return f"{counted(len(entry.numbers), 'number')} into {target}: one whole-array write"
     return "one write that is not rolled: a scatter, or too large to be the body of a loop"
 
 

@@ -224,11 +224,13 @@ class Storage:
         (self.reads or self._begin_reads()).add(node)
         return node
 
-    def write(self, view: View, value: Node, site: tuple[str, int] | None = None) -> None:
-        """Append the write of a value of the view's shape and dtype."""
+    def write(self, view: View, value: Node, site: tuple[str, int] | None = None, name: str = "write") -> None:
+        """Append the write of a value of the view's shape and dtype, for a named op."""
         if value.shape != view.shape:
-            raise ShapeError(f"write: value and target must have one shape; value {value.shape}, target {view.shape}.")
-        self._append(view, Entry(0, view, value, (), "set", site))
+            raise ShapeError(
+                f"{name}: value and target must have one shape; value {value.shape}, target {view.shape}. Reshape one?"
+            )
+        self._append(view, Entry(0, view, value, (), "set", site), name)
 
     def write_at(
         self,
@@ -237,13 +239,14 @@ class Storage:
         value: Node,
         combine: str = "set",
         site: tuple[str, int] | None = None,
+        name: str = "write",
     ) -> None:
         """Append the write of values at computed positions of the view's leading axes (checked, not negative)."""
-        self._append(view, Entry(0, view, value, indices, combine, site))
+        self._append(view, Entry(0, view, value, indices, combine, site), name)
 
-    def _append(self, view: View, entry: Entry) -> None:
-        """Check the target and append."""
-        self.check_writable(view)
+    def _append(self, view: View, entry: Entry, name: str) -> None:
+        """Check the target and append, for a named op."""
+        self.check_writable(view, name)
         if 0 in view.shape or 0 in entry.value.shape:
             return
         with engine.lock:  # a flush in another thread takes all writes up to some number
@@ -347,7 +350,7 @@ class Storage:
         It goes into the open segment, or a fresh one, which is open until the next read or other write, or until it has
         `limit` numbers. A segment has its first number when it joins the log, where another thread may find it at once.
         """
-        self.check_writable(view)
+        self.check_writable(view, "setitem")
         with engine.lock:
             segment = self.open
             if segment is None or segment.dtype is not view.dtype:
@@ -418,20 +421,28 @@ class Storage:
         for pen in pens or ():
             pen.close()
 
-    def check_writable(self, view: View) -> None:
-        """Raise where a write through the view is an error."""
-        if self.read_only and self.path is not None:
-            raise ReadOnlyError(
-                f"write: the tensor must be writable; {self.path} is open read-only. Open it with Tensor.empty(shape, "
-                f'dtype=..., device="DISK:{self.path}"), or write to a copy, .to("CPU")?'
-            )
-        if self.read_only:
-            raise ReadOnlyError("write: the tensor must be writable; it shares read-only memory. Write to a .clone()?")
+    def check_writable(self, view: View, name: str) -> None:
+        """Raise where a named op's write through the view is an error."""
+        if self.read_only or self.device == "NPY":
+            raise self._unwritable(name)
         if view.has_internal_overlap():
             raise OverlapError(
-                "write: each position of the target must have bytes of its own; the view "
+                f"{name}: each position of the target must have bytes of its own; the view "
                 f"of shape {view.shape} with strides {view.strides} (bytes) repeats some. Write to a .clone()?"
             )
+
+    def _unwritable(self, name: str) -> ReadOnlyError:
+        """The error of a named op that would write bytes that are not to be written."""
+        if self.device == "NPY":
+            what = 'it is on host arrays. Move it first, with .to("CPU")?'
+        elif self.path is not None:
+            what = (
+                f"{self.path} is open read-only. Open it with Tensor.empty(shape, "
+                f'dtype=..., device="DISK:{self.path}"), or write to a copy, .to("CPU")?'
+            )
+        else:
+            what = "it shares read-only memory. Write to a .clone()?"
+        return ReadOnlyError(f"{name}: the tensor must be writable; {what}")
 
     def _stamp(self) -> int:
         """The number of the write that is being appended."""

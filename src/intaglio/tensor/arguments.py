@@ -5,12 +5,15 @@ Each function takes the name of the operation as the user wrote it, and what the
 
 from __future__ import annotations
 
+import math
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import numpy as np
 
+from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
+from intaglio.core.words import counted, meant
 from intaglio.tensor.base import TensorBase
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 INTEGER: Final = frozenset((int,))
 LONGEST: Final = 40  # characters of a value that an error shows
+INTS: Final = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint64)
 
 
 def integer(name: str, what: str, value: Any) -> int:
@@ -78,7 +82,19 @@ def word(name: str, what: str, value: Any, choices: tuple[str, ...]) -> str:
         return value
     *others, last = (f'"{choice}"' for choice in choices)
     listed = f"{', '.join(others)} or {last}" if others else last
-    raise ValueRangeError(f"{name}: {what} must be {listed}; got {shown(value)}.")
+    raise ValueRangeError(
+        f"{name}: {what} must be {listed}; got {shown(value)}.{meant(value, choices) or ' Write one of them?'}"
+    )
+
+
+def not_negative(name: str, what: str, value: int) -> int:
+    """A whole number from 0 on.
+
+    Raises: ShapeError if it is less.
+    """
+    if value < 0:
+        raise ShapeError(f"{name}: {what} must not be negative; got {value}. Give 0 or more?")
+    return value
 
 
 def tensor(name: str, what: str, value: Any) -> Tensor:
@@ -108,7 +124,15 @@ def is_array(value: object) -> TypeGuard[np.ndarray[Any, Any]]:
 
 def axes(count: int) -> str:
     """A number of axes in an error."""
-    return "1 axis" if count == 1 else f"{count} axes"
+    return counted(count, "axis", "axes")
+
+
+def misfit(name: str, value: float, dtype: DType) -> ValueRangeError:
+    """The error for a number that a dtype cannot hold, in a tensor that a named op makes."""
+    holds = next((wide.name for wide in INTS if wide.fits(value)), "float32")
+    return ValueRangeError(
+        f'{name}: the number must fit the dtype; {value} does not fit {dtype.name}. Is dtype="{holds}" meant?'
+    )
 
 
 def shown(value: object) -> str:
@@ -123,4 +147,22 @@ def shown(value: object) -> str:
 
 def _refusal(name: str, what: str, wanted: str, value: Any) -> DTypeError:
     """The error for a value of another kind."""
-    return DTypeError(f"{name}: {what} must be {wanted}; got {shown(value)}.")
+    return DTypeError(f"{name}: {what} must be {wanted}; got {shown(value)}. {as_wanted(wanted, value)}")
+
+
+def as_wanted(wanted: str, value: object) -> str:
+    """What to write in place of a value of another kind: a question."""
+    if wanted == "True or False":
+        return f"Write {bool(value)}?" if isinstance(value, int) else "Write one of them?"
+    if isinstance(value, str):
+        digits = value.strip().lstrip("+-").replace(".", "", wanted == "a number").isdigit()
+        return f"Write {value.strip()} without quotes?" if digits else "Write a number?"
+    if isinstance(value, float):
+        if value.is_integer():
+            return f"Write {int(value)}?"
+        return "Round it with int(...)?" if math.isfinite(value) else "Write a whole number?"
+    if hasattr(value, "__array__"):
+        return "Take its number with .item()?"
+    if is_listed(value) and wanted != "integers":
+        return "Write one number?"
+    return "Write whole numbers?" if wanted == "integers" else "Write a number?"

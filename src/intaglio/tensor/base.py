@@ -18,7 +18,7 @@ from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
 from intaglio.ir.node import living, make
 from intaglio.ir.view import View, view_from
-from intaglio.ops.elementwise import Binary, Cast, Comparison, detach
+from intaglio.ops.elementwise import And, Binary, Cast, Comparison, Or, Shl, Shr, Xor, detach
 from intaglio.ops.memory import Buffer, Const, buffer
 from intaglio.storage.counts import REFERENCES_OF_AN_ARGUMENT
 from intaglio.storage.flush import flush, partition
@@ -52,6 +52,7 @@ NUMBERS: Final[dict[type[object], Skeleton]] = {
     float: Skeleton(dtypes.float32),
 }  # weak: cast at the op that takes them
 FIGURES: Final = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefd")  # numbers that arrays are made of
+OF_BITS: Final = And, Or, Xor, Shl, Shr  # ops that floats have none of
 VIEWING: Final = frozenset((slice, EllipsisType, type(None)))  # parts of an index that names more than one element
 CROOKED: Final = (-1,) * 64  # the shape noted for views off their item size's grid: no index of single elements fits it
 EVERY: Final = 512  # computed tensors, or elements written in a row, between two looks at the bound
@@ -430,7 +431,7 @@ class TensorBase(ScalarHandle):
         if holes is None:
             return False
         if storage.read_only or not self._apart:
-            storage.check_writable(self._place()[1])
+            storage.check_writable(self._place()[1], "setitem")
             self._apart = True
         storage.write_element(dtype, offset, skeleton, holes)
         if skeleton.op is not None and (skeleton.width > SMALL_HOLES or storage in skeleton.storages):
@@ -713,6 +714,8 @@ def _meet(way: Way, dtype: DType) -> DType | None:
     """The dtype that an op computes in, or None where it is not for scalars."""
     if way.floats and not dtype.is_float:
         dtype = dtypes.default_float
+    if dtype.is_float and isinstance(way.op, OF_BITS):
+        return None
     return None if dtype.is_bool or dtype in (dtypes.float8_e4m3, dtypes.float8_e5m2) else dtype
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
+from intaglio.core.words import counted
 from intaglio.ops import elementwise as ops
 from intaglio.ops import movement
 from intaglio.ops.layers import below_diagonal
@@ -13,11 +14,24 @@ from intaglio.ops.memory import const, iota, put
 from intaglio.ops.memory import take as take_at
 from intaglio.ops.movement import expand, reshape
 from intaglio.ops.reduce import COMBINES
-from intaglio.tensor.arguments import axes, flag, integer, integers, is_listed, is_tensor, number, shown, tensor, word
+from intaglio.tensor.arguments import (
+    axes,
+    flag,
+    integer,
+    integers,
+    is_listed,
+    is_tensor,
+    not_negative,
+    number,
+    shown,
+    tensor,
+    word,
+)
 from intaglio.tensor.base import TensorBase
-from intaglio.tensor.elementwise import copied
+from intaglio.tensor.elementwise import broadcast_shapes, copied
 from intaglio.tensor.indexing import checked as checked_index
-from intaglio.tensor.movement import axis_of, flat_ints
+from intaglio.tensor.indexing import getitem, setitem
+from intaglio.tensor.movement import axis_of, expanded, flat_ints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,17 +42,22 @@ if TYPE_CHECKING:
 
 def _listed(name: str, given: tuple[Any, ...], dim: int) -> tuple[list[Tensor], int]:
     """(the tensors of a call, the axis): they come one by one, or as a list with the axis after it."""
-    if given and not isinstance(given[0], TensorBase):
+    listed = bool(given) and not isinstance(given[0], TensorBase)
+    if listed:
         first, *rest = given
         if not is_listed(first) or len(rest) > 1:
-            raise DTypeError(f"{name}: a list of tensors is wanted; got {shown(first)}.")
+            raise DTypeError(
+                f"{name}: a list of tensors is wanted; got {shown(first)}. Write {name}([a, b]), or a.{name}(b)?"
+            )
         given = tuple(first)
         dim = rest[0] if rest else dim
-    for each in given:
+    for k, each in enumerate(given):
         if not isinstance(each, TensorBase):
-            raise DTypeError(f"{name}: a list of tensors is wanted; one of them is a {type(each).__name__}.")
+            axis = isinstance(each, int) and not listed
+            advice = f"Name the axis, dim={each}?" if axis else "Make one with Tensor(...)?"
+            raise DTypeError(f"{name}: a list of tensors is wanted; operand {k} is {shown(each)}. {advice}")
     if not given:
-        raise ShapeError(f"{name}: there must be at least one tensor.")
+        raise ShapeError(f"{name}: there must be at least one tensor; got none. Begin with an empty one, Tensor([])?")
     return list(given), dim
 
 
@@ -68,7 +87,7 @@ def _joined(name: str, tensors: list[Tensor], dim: int) -> Tensor:
         if each.ndim != first.ndim or each.shape[:a] + each.shape[a + 1 :] != first.shape[:a] + first.shape[a + 1 :]:
             raise ShapeError(
                 f"{name}: shapes must agree except on axis {a}; operand {k} is {each.shape}, "
-                f"operand 0 is {first.shape}."
+                f"operand 0 is {first.shape}. {'Reshape or slice' if each.ndim == first.ndim else 'Unsqueeze'} one?"
             )
         dtype = promote(dtype, each.dtype)
     total = sum(t.shape[a] for t in tensors)
@@ -96,9 +115,10 @@ def stack(*given: Any, dim: int = 0) -> Tensor:
     for k, each in enumerate(tensors):
         if each.shape != tensors[0].shape:
             raise ShapeError(
-                f"stack: shapes must be equal; operand {k} is {each.shape}, operand 0 is {tensors[0].shape}."
+                f"stack: shapes must be equal; operand {k} is {each.shape}, operand 0 is {tensors[0].shape}. "
+                "Use cat, or pad or slice one?"
             )
-    a = axis_of("stack", dim, tensors[0].ndim + 1)
+    a = axis_of("stack", dim, tensors[0].ndim + 1, new=True)
     return _joined("stack", [t.unsqueeze(a) for t in tensors], a)
 
 
@@ -147,16 +167,27 @@ def split(self: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tenso
     parts = list(integers("split", "sizes", sizes))
     if isinstance(sizes, int):
         if sizes <= 0:
-            raise ShapeError(f"split: the size must be positive; got {sizes}.")
+            raise ShapeError(f"split: the size must be positive; got {sizes}. Use chunk for a number of pieces?")
         parts = [min(sizes, n - s) for s in range(0, n, sizes)] or [0]
     if sum(parts) != n or min(parts, default=0) < 0:
-        raise ShapeError(f"split: sizes must sum to the axis; {parts} sum to {sum(parts)}, axis {a} has {n}.")
+        raise _unlike_axis(parts, self.shape, a)
     out: list[Tensor] = []
     start = 0
     for size in parts:
         out.append(self[(slice(None),) * a + (slice(start, start + size),)])
         start += size
     return tuple(out)
+
+
+def _unlike_axis(parts: list[int], shape: Shape, axis: int) -> ShapeError:
+    """The error for sizes in which an axis cannot be split."""
+    if min(parts, default=0) < 0:
+        return ShapeError(f"split: sizes must not be negative; got {parts}. Use narrow for one piece?")
+    other = next((k for k, n in enumerate(shape) if n == sum(parts)), None)
+    advice = "Use narrow for one piece?" if other is None else f"Is dim={other} meant?"
+    return ShapeError(
+        f"split: sizes must sum to the axis; {parts} sum to {sum(parts)}, axis {axis} has {shape[axis]}. {advice}"
+    )
 
 
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -172,7 +203,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """
     n = self.shape[axis_of("chunk", dim, self.ndim)]
     if integer("chunk", "the number of chunks", chunks) < 1:
-        raise ShapeError(f"chunk: there must be at least one chunk; got {chunks}.")
+        raise ShapeError(f"chunk: there must be at least one chunk; got {chunks}. Use split for a size of pieces?")
     return split(self, max(1, -(-n // chunks)), dim)
 
 
@@ -199,14 +230,16 @@ def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: flo
         node = movement.pad(cut._value(), grow)
         if fill != 0:
             if not self.dtype.fits(fill):
-                raise ValueRangeError(f"pad: the value must fit the dtype; {fill} does not fit {self.dtype.name}.")
+                raise ValueRangeError(
+                    f"pad: the value must fit the dtype; {fill} does not fit {self.dtype.name}. Cast the tensor first?"
+                )
             inside = movement.pad(expand(const(dtypes.bool, True), cut.shape), grow)
             node = ops.where(inside, node, const(self.dtype, fill))
         return self._make(node, self)
     x = self
     for axis, (before, after) in enumerate(pads):
         if before or after:
-            places = _pad_places(mode, x.shape[axis], before, after)
+            places = _pad_places(mode, x.shape[axis], before, after, axis)
             x = x[(slice(None),) * axis + (places,)]
     return copied(self) if x is self else x
 
@@ -214,16 +247,28 @@ def pad(self: Tensor, padding: Sequence[Any], mode: str = "constant", value: flo
 def _pads(padding: Sequence[Any], rank: int) -> list[tuple[int, int]]:
     """(before, after) for each axis."""
     if not is_listed(padding):
-        raise DTypeError(f"pad: (before, after) for each axis, or a flat list of numbers; got {shown(padding)}.")
+        raise DTypeError(
+            f"pad: (before, after) for each axis, or a flat list of numbers; got {shown(padding)}. "
+            "Write (1, 1) for both ends of the last axis?"
+        )
     if padding and not is_listed(padding[0]) and padding[0] is not None:
         if len(padding) % 2 or len(padding) // 2 > rank:
-            raise ShapeError(f"pad: a flat list has two numbers for each of at most {axes(rank)}; got {list(padding)}.")
+            raise ShapeError(
+                f"pad: a flat list has two numbers for each of at most {axes(rank)}; got {list(padding)}. "
+                "Write (before, after) of the last axis first?"
+            )
         flat = integers("pad", "the padding", padding)
         pairs = list(zip(flat[::2], flat[1::2], strict=True))
         return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
     found = [(0, 0) if pair is None else integers("pad", "the padding", pair) for pair in padding]
-    if len(found) != rank or any(len(pair) != 2 for pair in found):
-        raise ShapeError(f"pad: one pair for each axis; got {len(found)} for {axes(rank)}.")
+    odd = next((pair for pair in found if len(pair) != 2), None)
+    if odd is not None:
+        raise ShapeError(f"pad: a pair is (before, after); got {odd}. Write (0, 0) for an axis that stays?")
+    if len(found) != rank:
+        raise ShapeError(
+            f"pad: one pair for each axis; got {counted(len(found), 'pair')} for {axes(rank)}. "
+            "Write None for an axis that stays?"
+        )
     return [(before, after) for before, after in found]
 
 
@@ -232,13 +277,21 @@ def _check_cut(pads: list[tuple[int, int]], shape: Shape) -> None:
     for axis, ((before, after), n) in enumerate(zip(pads, shape, strict=True)):
         if max(0, -before) + max(0, -after) > n:
             raise ShapeError(
-                f"pad: no more can be cut off an axis than it has; ({before}, {after}) for axis {axis} of size {n}."
+                f"pad: no more can be cut off an axis than it has; ({before}, {after}) for axis {axis} of size {n}. "
+                "Cut less?"
             )
 
 
-def _pad_places(mode: str, n: int, before: int, after: int) -> list[int]:
-    """Which element each place of a padded axis shows."""
+def _pad_places(mode: str, n: int, before: int, after: int, axis: int = 0) -> list[int]:
+    """Which element each place of a padded axis shows.
+
+    Raises: ShapeError if there are too few.
+    """
     span = range(-before, n + after)
+    if not n and span:
+        raise ShapeError(
+            f'pad: there must be an element to repeat with mode="{mode}"; axis {axis} has none. Use mode="constant"?'
+        )
     match mode:
         case "replicate":
             return [min(max(i, 0), n - 1) for i in span]
@@ -246,14 +299,17 @@ def _pad_places(mode: str, n: int, before: int, after: int) -> list[int]:
             return [i % n for i in span]
         case _:
             if before >= n or after >= n:
-                raise ShapeError(f"pad: reflection must be shorter than the axis; got {(before, after)} for {n}.")
+                raise ShapeError(
+                    f"pad: reflection must be shorter than the axis; got {(before, after)} for axis {axis} of size "
+                    f'{n}. Use mode="replicate" or "circular"?'
+                )
             return [n - 1 - abs(n - 1 - abs(i)) for i in span]
 
 
 def _below_diagonal(name: str, self: Tensor, diagonal: int) -> Node:
     """Where column - row <= diagonal, over the last two axes, for a named op."""
     if self.ndim < 2:
-        raise ShapeError(f"{name}: there must be two axes; the tensor has shape {self.shape}.")
+        raise ShapeError(f"{name}: there must be two axes; the tensor has shape {self.shape}. Reshape or expand it?")
     return below_diagonal(self.shape, diagonal)
 
 
@@ -303,7 +359,7 @@ def diag(self: Tensor, diagonal: int = 0) -> Tensor:
     """
     shift = integer("diag", "the diagonal", diagonal)
     if self.ndim not in (1, 2):
-        raise ShapeError(f"diag: a vector or a matrix is wanted; the shape is {self.shape}.")
+        raise ShapeError(f"diag: a vector or a matrix is wanted; the shape is {self.shape}. Use diagonal, or reshape?")
     if self.ndim == 2:
         return self.diagonal(shift)
     n = self.shape[0] + abs(shift)
@@ -328,7 +384,7 @@ def diff(self: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     a = axis_of("diff", dim, self.ndim)
     times = integer("diff", "n", n)
     if times < 0:
-        raise ValueRangeError(f"diff: n must not be negative; got {times}.")
+        raise ValueRangeError(f"diff: n must not be negative; got {times}. Use cumsum for sums?")
     x = self
     for _ in range(min(times, self.shape[a])):
         last = x.shape[a] - 1
@@ -350,7 +406,9 @@ def one_hot(self: Tensor, num_classes: int) -> Tensor:
     """
     classes = integer("one_hot", "the number of classes", num_classes)
     if classes < 0:
-        raise ShapeError(f"one_hot: the number of classes must not be negative; got {classes}.")
+        raise ShapeError(
+            f"one_hot: the number of classes must not be negative; got {classes}. Give t.max().item() + 1?"
+        )
     if not self.dtype.is_int:
         raise DTypeError(f"one_hot: the elements must be integers; they are {self.dtype.name}. Cast them first?")
     node = checked_index(self, classes, self.ndim, "one_hot", wraps=False)._value()
@@ -360,7 +418,7 @@ def one_hot(self: Tensor, num_classes: int) -> Tensor:
     return self._make(ops.cast(ops.eq(wide, places), dtypes.int64), self)
 
 
-def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list[Node]]:
+def _along(name: str, self: Tensor, axis: int, index: Tensor, *, wraps: bool = True) -> tuple[int, list[Node]]:
     """(axis, index nodes for every axis) of PyTorch's gather and scatter."""
     a = axis_of(name, axis, self.ndim)
     index = tensor(name, "the index", index)
@@ -369,17 +427,23 @@ def _along(name: str, self: Tensor, axis: int, index: Tensor) -> tuple[int, list
     ):
         raise ShapeError(
             f"{name}: the index must have {axes(self.ndim)}, none but {a} longer than the tensor's; "
-            f"index {index.shape}, tensor {self.shape}."
+            f"index {index.shape}, tensor {self.shape}. "
+            + ("Slice the index?" if index.ndim == self.ndim else "Unsqueeze or reshape the index, or index with []?")
         )
-    if index.dtype.is_float:
-        raise DTypeError(f"{name}: positions must be integers; the index is {index.dtype.name}.")
+    if not index.dtype.is_int:
+        raise _no_positions(name, index)
     places: list[Node] = []
     for k, n in enumerate(index.shape):
         if k == a:
-            places.append(ops.cast(checked_index(index, self.shape[a], a, name)._value(), dtypes.int64))
+            places.append(ops.cast(checked_index(index, self.shape[a], a, name, wraps=wraps)._value(), dtypes.int64))
         else:
             places.append(expand(reshape(iota(n), tuple(n if j == k else 1 for j in range(index.ndim))), index.shape))
     return a, places
+
+
+def _no_positions(name: str, index: Tensor) -> DTypeError:
+    """The error for an index of a named op that is not of integers."""
+    return DTypeError(f"{name}: positions must be integers; the index is {index.dtype.name}. Cast it first?")
 
 
 def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -397,9 +461,9 @@ def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
     return gathered("gather", self, dim, index)
 
 
-def gathered(name: str, self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """As gather, for a named op."""
-    _, places = _along(name, self, dim, index)
+def gathered(name: str, self: Tensor, dim: int, index: Tensor, *, wraps: bool = True) -> Tensor:
+    """As gather, for a named op; negative positions count from the end if they wrap."""
+    _, places = _along(name, self, dim, index, wraps=wraps)
     return self._make(take_at(self._value(), *places), self, index)
 
 
@@ -452,7 +516,8 @@ def _source(name: str, self: Tensor, source: Any, index: Tensor) -> Node:
         node = ops.cast(source._value(), self.dtype)
         if node.rank != index.ndim or any(a < b for a, b in zip(node.shape, index.shape, strict=True)):
             raise ShapeError(
-                f"{name}: the source must be at least as long as the index; source {node.shape}, index {index.shape}."
+                f"{name}: the source must be at least as long as the index; source {node.shape}, index {index.shape}. "
+                "Expand the source, or slice the index?"
             )
         return movement.shrink(node, tuple((0, n) for n in index.shape))
     return expand(fitting(name, self.dtype, source), index.shape)
@@ -465,7 +530,9 @@ def fitting(name: str, dtype: DType, value: Any) -> Node:
     """
     each = number(name, "the value", value)
     if not dtype.fits(each):
-        raise ValueRangeError(f"{name}: the number must fit the dtype; {each} does not fit {dtype.name}.")
+        raise ValueRangeError(
+            f"{name}: the number must fit the dtype; {each} does not fit {dtype.name}. Cast the tensor first?"
+        )
     return const(dtype, each)
 
 
@@ -521,6 +588,8 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """
     a = axis_of("index_add", dim, self.ndim)
     index, source = tensor("index_add", "the index", index), tensor("index_add", "the source", source)
+    if not index.dtype.is_int:
+        raise _no_positions("index_add", index)
     count = index.numel()
     wanted = tuple(count if k == a else n for k, n in enumerate(self.shape))
     if index.ndim > 1 or source.shape != wanted:
@@ -549,7 +618,7 @@ def index_select(self: Tensor, dim: int, index: Any) -> Tensor:
         >>> Tensor([[1, 2], [3, 4]]).index_select(1, Tensor([1, 1])).tolist()
         [[2, 2], [4, 4]]
     """
-    return self[(slice(None),) * axis_of("index_select", dim, self.ndim) + (index,)]
+    return getitem(self, (slice(None),) * axis_of("index_select", dim, self.ndim) + (index,), "index_select")
 
 
 def index_fill(self: Tensor, dim: int, index: Any, value: float) -> Tensor:
@@ -569,7 +638,7 @@ def index_fill(self: Tensor, dim: int, index: Any, value: float) -> Tensor:
     places = tensor("index_fill", "the index", index)
     fitting("index_fill", self.dtype, value)
     out = self.clone()
-    out[(slice(None),) * a + (places,)] = value
+    setitem(out, (slice(None),) * a + (places,), value, "index_fill")
     return out
 
 
@@ -585,9 +654,9 @@ def take(self: Tensor, index: Tensor) -> Tensor:
     """
     places = tensor("take", "the index", index)
     if not places.dtype.is_int:
-        raise DTypeError(f"take: positions must be integers; the index is {places.dtype.name}.")
+        raise _no_positions("take", places)
     flat = reshape(self._value(), (self.numel(),))
-    checked = ops.cast(checked_index(places, self.numel(), 0, "take")._value(), dtypes.int64)
+    checked = ops.cast(checked_index(places, self.numel(), None, "take")._value(), dtypes.int64)
     return self._make(take_at(flat, checked), self, places)
 
 
@@ -610,8 +679,11 @@ def masked(name: str, self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """The tensor with a number (or a tensor of one) where a mask holds, for a named op."""
     chosen = tensor(name, "the mask", mask)
     if is_tensor(value):
+        broadcast_shapes(name, self.shape, chosen.shape, value.shape)
         return chosen.where(value.cast(self.dtype), self)
-    return chosen.where(self.new_full((), number(name, "the value", value)), self)
+    broadcast_shapes(name, self.shape, chosen.shape)
+    fill = self.__class__._from_node(fitting(name, self.dtype, value), self._near)
+    return chosen.where(fill, self)
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
@@ -625,7 +697,8 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
         >>> t.masked_select(t > 0).tolist()
         [1, 3]
     """
-    return self[tensor("masked_select", "the mask", mask).cast(dtypes.bool).expand(*self.shape)]
+    chosen = tensor("masked_select", "the mask", mask).cast(dtypes.bool)
+    return self[expanded("masked_select", chosen, self.shape)]
 
 
 def repeat(self: Tensor, *counts: object) -> Tensor:
@@ -638,9 +711,11 @@ def repeat(self: Tensor, *counts: object) -> Tensor:
         >>> Tensor([1, 2]).repeat(2, 2).tolist()
         [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
-    times = flat_ints("repeat", counts)
+    times = flat_ints("repeat", counts, "counts")
     if len(times) < self.ndim:
-        raise ShapeError(f"repeat: one count for each axis; got {times} for shape {self.shape}.")
+        raise ShapeError(
+            f"repeat: one count for each axis; got {times} for shape {self.shape}. Use tile, which takes fewer?"
+        )
     return _repeated("repeat", self, times)
 
 
@@ -654,14 +729,14 @@ def tile(self: Tensor, *counts: object) -> Tensor:
         >>> Tensor([[1], [2]]).tile(2).tolist(), Tensor([1, 2]).tile((2, 1)).tolist()
         ([[1, 1], [2, 2]], [[1, 2], [1, 2]])
     """
-    times = flat_ints("tile", counts)
+    times = flat_ints("tile", counts, "counts")
     return _repeated("tile", self, (1,) * (self.ndim - len(times)) + times)
 
 
 def _repeated(name: str, self: Tensor, times: tuple[int, ...]) -> Tensor:
     """The tensor repeated along each axis, for a named op."""
     if any(n < 0 for n in times):
-        raise ShapeError(f"{name}: counts must not be negative; got {times}.")
+        raise ShapeError(f"{name}: counts must not be negative; got {times}. Give 0 or more?")
     own = (1,) * (len(times) - self.ndim) + self.shape
     node = reshape(self._value(), tuple(n for pair in zip((1,) * len(own), own, strict=True) for n in pair))
     node = expand(node, tuple(n for pair in zip(times, own, strict=True) for n in pair))
@@ -679,8 +754,7 @@ def repeat_interleave(self: Tensor, count: int, dim: int | None = None) -> Tenso
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
         [1, 1, 2, 2]
     """
-    if integer("repeat_interleave", "the count", count) < 0:
-        raise ShapeError(f"repeat_interleave: the count must not be negative; got {count}.")
+    count = not_negative("repeat_interleave", "the count", integer("repeat_interleave", "the count", count))
     x = self.ravel() if dim is None else self
     a = 0 if dim is None else axis_of("repeat_interleave", dim, x.ndim)
     before, n, after = x.shape[:a], x.shape[a], x.shape[a + 1 :]
@@ -704,7 +778,10 @@ def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | 
         return flat.reshape(self.shape)
     moves, along = integers("roll", "shifts", shifts), integers("roll", "axes", dims)
     if len(moves) != len(along):
-        raise ShapeError(f"roll: one shift for each axis; got {len(moves)} shifts for {len(along)} axes.")
+        raise ShapeError(
+            f"roll: one shift for each axis; got {counted(len(moves), 'shift')} for {axes(len(along))}. "
+            "Name as many of both?"
+        )
     x = self
     for shift, axis in zip(moves, along, strict=True):
         a = axis_of("roll", axis, x.ndim)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
-from intaglio.core.errors import DTypeError, GradError, InternalError, ShapeError
+from intaglio.core.errors import DTypeError, GradError, InternalError, ShapeError, ValueRangeError
 from intaglio.core.target import canonical
+from intaglio.core.words import counted
 from intaglio.engine import realize as engine
 from intaglio.engine.devices import device_of
 from intaglio.ir.view import View
@@ -21,7 +22,8 @@ from intaglio.storage.flush import flush, pin
 from intaglio.storage.postponed import waits_for
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.arguments import shown, tensor
+from intaglio.tensor.arguments import flag, shown, tensor
+from intaglio.tensor.creation import apart
 from intaglio.tensor.elementwise import close, copied
 from intaglio.tensor.gradients import DETACHED, is_leaf, is_tracked
 
@@ -87,7 +89,7 @@ def numpy(self: Tensor, *, copy: bool = True) -> np.ndarray[Any, Any]:
         >>> t.tolist(), array.tolist()
         ([5, 6], [5, 6])
     """
-    if not copy:
+    if copy is not True and not flag("numpy", "copy", copy):
         return _shared(self)
     shape = self.shape
     if 0 in shape:
@@ -199,10 +201,12 @@ def item(self: Tensor) -> int | float | bool:
 def array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """NumPy's way to an array: a copy, unless one is refused.
 
-    Raises: ValueError if a copy is refused and another dtype asked for.
+    Raises: ValueRangeError if a copy is refused and another dtype asked for.
     """
     if copy is False and dtype is not None and np.dtype(dtype) != self.dtype.numpy:
-        raise ValueError(f"array: another dtype is a copy; the tensor is {self.dtype.name}, {dtype} was asked for.")
+        raise ValueRangeError(
+            f"array: another dtype is a copy; the tensor is {self.dtype.name}, {dtype} was asked for. Allow the copy?"
+        )
     array = numpy(self, copy=copy is not False)
     return array if dtype is None or copy is False else array.astype(dtype)
 
@@ -245,8 +249,8 @@ def bool_(self: Tensor) -> bool:
     """
     if self.numel() != 1:
         raise ShapeError(
-            f"bool: the truth of a tensor of {self.numel()} elements is ambiguous; the tensor has shape {self.shape}. "
-            "Use .any() or .all()?"
+            f"bool: the truth of a tensor of {counted(self.numel(), 'element')} is ambiguous; "
+            f"the tensor has shape {self.shape}. Use .any() or .all()?"
         )
     return bool(item(self))
 
@@ -254,7 +258,9 @@ def bool_(self: Tensor) -> bool:
 def index_(self: Tensor) -> int:
     """A whole number of one element, usable as an index."""
     if not (self.dtype.is_int or self.dtype.is_bool):
-        raise DTypeError(f"index: only whole numbers can be an index; the tensor is {self.dtype.name}.")
+        raise DTypeError(
+            f"index: only whole numbers can be an index; the tensor is {self.dtype.name}. Cast it, or use int(t)?"
+        )
     return int(item(self))
 
 
@@ -279,10 +285,10 @@ def format_(self: Tensor, spec: str) -> str:
 def len_(self: Tensor) -> int:
     """The extent of the first axis.
 
-    Raises: TypeError if there is none.
+    Raises: DTypeError if there is none.
     """
     if not self.shape:
-        raise TypeError("len: a scalar tensor has no length.")
+        raise DTypeError("len: the tensor must have an axis; it is a scalar. Use numel()?")
     return self.shape[0]
 
 
@@ -315,7 +321,7 @@ def cast(self: Tensor, dtype: DTypeLike) -> Tensor:
         >>> Tensor([1.7, -1.7]).cast(dtypes.int32).tolist()
         [1, -1]
     """
-    target = dtypes.of(dtype)
+    target = dtypes.of(dtype, None, "cast")
     return copied(self) if target is self.dtype else self._make(cast_op(self._value(), target), self)
 
 
@@ -345,8 +351,10 @@ def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | 
         elif isinstance(given, (str, DType, type, np.dtype)):
             dtype = given  # pyright: ignore[reportUnknownVariableType] -- any dtype of NumPy's
         else:
-            raise DTypeError(f"to: a device, a dtype or a tensor is wanted; got {shown(given)}.")
-    if dtype is not None and dtypes.of(dtype) is not self.dtype:
+            raise DTypeError(
+                f'to: a device, a dtype or a tensor is wanted; got {shown(given)}. Write to("CPU"), or to("float32")?'
+            )
+    if dtype is not None and dtypes.of(dtype, None, "to") is not self.dtype:
         self = cast(self, dtype)
     if device is None:
         return self
@@ -362,7 +370,10 @@ def to(self: Tensor, *place: Any, device: str | None = None, dtype: DTypeLike | 
         target = device_of(name).allocate(view.nbytes)
         device_of(name).copy(engine.buffer_of(ref), view, target)
         engine.adopt(made, target)
-    return self.__class__._from_view(Storage(view.nbytes, name, ref=made), View.contiguous(view.dtype, view.shape))
+    storage = Storage(view.nbytes, name, ref=made)
+    return self.__class__._from_view(
+        storage if name != "NPY" else apart(storage), View.contiguous(view.dtype, view.shape)
+    )
 
 
 def _to_file(self: Tensor, path: Path) -> Tensor:

@@ -21,7 +21,18 @@ from intaglio.ops.movement import expand, reshape
 from intaglio.runtime.buffer import Buffer
 from intaglio.storage.storage import Storage
 from intaglio.tensor import files
-from intaglio.tensor.arguments import flag, integer, integers, is_array, is_listed, is_tensor, number, shown
+from intaglio.tensor.arguments import (
+    flag,
+    integer,
+    integers,
+    is_array,
+    is_listed,
+    is_tensor,
+    misfit,
+    not_negative,
+    number,
+    shown,
+)
 from intaglio.tensor.movement import one_or_more
 
 if TYPE_CHECKING:
@@ -67,7 +78,7 @@ def from_data(self: Tensor, data: Any, dtype: DType | None, device: str) -> None
         array, known = _from_lists(data, dtype)
         adopt_array(self, array, known, device)
         return
-    known = dtypes.from_numpy(array.dtype)
+    known = dtypes.from_numpy(array.dtype, "Tensor")
     adopt_array(self, array, known, device)
     if dtype is not None and dtype is not known:
         adopt_node(self, ops.cast(self._value(), dtype), device)
@@ -88,8 +99,14 @@ def adopt_array(self: TensorBase, array: np.ndarray[Any, Any], dtype: DType, dev
 
 def adopt_storage(self: TensorBase, storage: Storage, view: View) -> None:
     """Make a new handle hold a view of a storage."""
-    self._reset(storage.device)
+    self._reset(storage.device if storage.device != "NPY" else apart(storage).device)
     self._storage, self._view = storage, view
+
+
+def apart(storage: Storage) -> Storage:
+    """A storage of host arrays, where nothing is computed: pinned, so that what is asked of it is an error at once."""
+    storage.pin()
+    return storage
 
 
 def _from_lists(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
@@ -100,7 +117,7 @@ def _from_lists(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
     shape = _shape_of(data, flat)
     kinds = {v.__class__ for v in flat}
     if not kinds <= {int, float, bool}:
-        strange = next(iter(kinds - {int, float, bool}))
+        strange = next(v.__class__ for v in flat if v.__class__ not in (int, float, bool))
         raise DTypeError(
             f"Tensor: data must be numbers; got {strange.__name__}. Convert it to a list or array of numbers?"
         )
@@ -109,7 +126,7 @@ def _from_lists(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
     if target.is_int:
         for v in flat:
             if not target.fits(v):
-                raise ValueRangeError(f"Tensor: the numbers must fit the dtype; {v} does not fit {target.name}.")
+                raise misfit("Tensor", v, target)
     size = target.itemsize
     if (
         target in (dtypes.float32, dtypes.float64)
@@ -139,7 +156,9 @@ def _shape_of(data: Any, flat: list[Any]) -> tuple[int, ...]:
         return (len(data),)
     shapes = {_shape_of(item, flat) for item in data}
     if len(shapes) > 1:
-        raise ShapeError(f"Tensor: nested lists must have equal lengths; found items of shapes {sorted(shapes)}.")
+        raise ShapeError(
+            f"Tensor: nested lists must have equal lengths; found items of shapes {sorted(shapes)}. Pad the shorter?"
+        )
     return (len(data), *(next(iter(shapes)) if shapes else ()))
 
 
@@ -157,9 +176,9 @@ def _extents(name: str, shape: object) -> tuple[int, ...]:
 
     Raises: DTypeError or ShapeError if it is none.
     """
-    found = integers(name, "extents and axes", shape)
+    found = integers(name, "extents", shape)
     if any(n < 0 for n in found):
-        raise ShapeError(f"{name}: extents must not be negative; got {found}.")
+        raise ShapeError(f"{name}: extents must not be negative; got {found}. Give 0 or more?")
     return found
 
 
@@ -168,15 +187,15 @@ def _filled(
     cls: type[Tensor],
     shape: object,
     value: Any,
-    dtype: DType | None,
+    dtype: DTypeLike | None,
     device: str | None,
     requires_grad: bool,
 ) -> Tensor:
     """One number in a shape, for a named op."""
     extents, each = _extents(name, shape), number(name, "the value", value)
-    chosen = dtypes.of(dtype, dtypes.from_py(each))
+    chosen = dtypes.of(dtype, dtypes.from_py(each), name)
     if not chosen.fits(each):
-        raise ValueRangeError(f"{name}: the number must fit the dtype; {each} does not fit {chosen.name}.")
+        raise misfit(name, each, chosen)
     node = const(chosen, each)
     return wanting(cls._from_node(expand(node, extents) if extents else node, device_name(device)), name, requires_grad)
 
@@ -200,7 +219,7 @@ def zeros(
         >>> Tensor.zeros(2, 2, dtype="int32").tolist()
         [[0, 0], [0, 0]]
     """
-    chosen = dtypes.of(dtype, dtypes.default_float)
+    chosen = dtypes.of(dtype, dtypes.default_float, "zeros")
     return _filled("zeros", cls, one_or_more(shape), 0, chosen, device, requires_grad)
 
 
@@ -223,7 +242,7 @@ def ones(
         >>> Tensor.ones((3,)).tolist()
         [1.0, 1.0, 1.0]
     """
-    chosen = dtypes.of(dtype, dtypes.default_float)
+    chosen = dtypes.of(dtype, dtypes.default_float, "ones")
     return _filled("ones", cls, one_or_more(shape), 1, chosen, device, requires_grad)
 
 
@@ -249,7 +268,7 @@ def full(
         >>> Tensor.full((2, 2), 7).tolist()
         [[7, 7], [7, 7]]
     """
-    return _filled("full", cls, shape, value, None if dtype is None else dtypes.of(dtype), device, requires_grad)
+    return _filled("full", cls, shape, value, dtype, device, requires_grad)
 
 
 def empty(
@@ -278,7 +297,7 @@ def empty(
         ([0, 0, 0, 0], True)
     """
     extents = _extents("empty", one_or_more(shape))
-    chosen = dtypes.of(dtype, dtypes.default_float)
+    chosen = dtypes.of(dtype, dtypes.default_float, "empty")
     view = View.contiguous(chosen, extents)
     path = files.path_of("empty", device)
     storage = Storage(view.nbytes, device_name(device)) if path is None else files.to_write(path, view.nbytes)
@@ -311,20 +330,27 @@ def arange(
     first, end = (0, start) if stop is None else (start, stop)
     start, stop = number("arange", "start", first), number("arange", "stop", end)
     step = number("arange", "step", step)
-    if step == 0:
-        raise ValueRangeError("arange: step must not be 0.")
-    if not all(math.isfinite(v) for v in (start, stop, step)):
-        raise ValueRangeError(f"arange: start, stop and step must be finite; got {start}, {stop} and {step}.")
+    if step == 0 or not all(math.isfinite(v) for v in (start, stop, step)):
+        raise _no_range(start, stop, step)
     whole = all(isinstance(v, int) for v in (start, stop, step))
     count = max(0, int(-((start - stop) // step)) if whole else math.ceil((stop - start) / step))  # ints: exactly
     exact = dtypes.int64 if whole else dtypes.float64
-    chosen = dtypes.of(dtype, dtypes.int64 if whole else dtypes.default_float)
+    chosen = dtypes.of(dtype, dtypes.int64 if whole else dtypes.default_float, "arange")
     node = ops.cast(iota(count), exact)
     if step != 1:
         node = ops.mul(node, const(exact, step))
     if start != 0:
         node = ops.add(node, const(exact, start))
     return cls._from_node(ops.cast(node, chosen), device_name(device))
+
+
+def _no_range(start: float, stop: float, step: float) -> ValueRangeError:
+    """The error for numbers between which an arange has no end."""
+    if step == 0:
+        return ValueRangeError(f"arange: step must not be 0; got {start}, {stop} and {step}. Leave it out for 1?")
+    return ValueRangeError(
+        f"arange: start, stop and step must be finite; got {start}, {stop} and {step}. Give a finite stop?"
+    )
 
 
 def linspace(
@@ -350,12 +376,11 @@ def linspace(
         [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     start, stop = number("linspace", "start", start), number("linspace", "stop", stop)
-    if (steps := integer("linspace", "the number of steps", steps)) < 0:
-        raise ShapeError(f"linspace: the number of steps must not be negative; got {steps}.")
-    chosen = dtypes.of(dtype, dtypes.default_float)
+    steps = not_negative("linspace", "the number of steps", integer("linspace", "the number of steps", steps))
+    chosen = dtypes.of(dtype, dtypes.default_float, "linspace")
     for end in (start, stop):
         if not chosen.fits(end):
-            raise ValueRangeError(f"linspace: the number must fit the dtype; {end} does not fit {chosen.name}.")
+            raise misfit("linspace", end, chosen)
     gaps = max(1, steps - 1)
     place = iota(steps)
     apart = float(stop) - float(start)
@@ -387,10 +412,10 @@ def eye(
         >>> Tensor.eye(2, 3).tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
-    n, columns = _extents("eye", (n, n if m is None else m))
+    n, columns = _extents("eye", (integer("eye", "n", n), n if m is None else integer("eye", "m", m)))
     rows = expand(reshape(iota(n), (n, 1)), (n, columns))
     same = ops.eq(rows, expand(reshape(iota(columns), (1, columns)), (n, columns)))
-    return cls._from_node(ops.cast(same, dtypes.of(dtype, dtypes.default_float)), device_name(device))
+    return cls._from_node(ops.cast(same, dtypes.of(dtype, dtypes.default_float, "eye")), device_name(device))
 
 
 def _like(
@@ -403,7 +428,7 @@ def _like(
     requires_grad: bool = False,
 ) -> Tensor:
     """One number in this tensor's dtype and device, unless others are named, for a named op."""
-    chosen = dtypes.of(dtype, self.dtype)
+    chosen = dtypes.of(dtype, self.dtype, name)
     return _filled(name, self.__class__, shape, value, chosen, self._near if device is None else device, requires_grad)
 
 
@@ -535,7 +560,7 @@ def new_tensor(
         >>> Tensor([2.5]).new_tensor([1, 2])
         Tensor([1., 2.], dtype=float32)
     """
-    chosen = dtypes.of(dtype, self.dtype)
+    chosen = dtypes.of(dtype, self.dtype, "new_tensor")
     return self.__class__(data, chosen, self._near if device is None else device, requires_grad)
 
 
@@ -548,7 +573,7 @@ def empty_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
         >>> Tensor.zeros(2, 3).empty_like().shape
         (2, 3)
     """
-    return self.__class__.empty(*self.shape, dtype=dtypes.of(dtype, self.dtype), device=self._device)
+    return self.__class__.empty(*self.shape, dtype=dtypes.of(dtype, self.dtype, "empty_like"), device=self._device)
 
 
 def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
@@ -570,7 +595,11 @@ def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
             f"from_numpy: an array of NumPy's is wanted; got {shown(array)}. Use Tensor(...), which copies?"
         )
     if not array.flags.c_contiguous:
-        raise ShapeError("from_numpy: the array must be contiguous. Copy it first?")
+        raise ShapeError(
+            f"from_numpy: the array must be contiguous; its strides are {array.strides} for shape {array.shape}. "
+            "Copy it first?"
+        )
+    known = dtypes.from_numpy(array.dtype, "from_numpy")
     if array.nbytes == 0:
         return cls(array)
     ref = BufferRef(array.nbytes, "CPU")
@@ -579,4 +608,4 @@ def share_array(cls: type[Tensor], array: np.ndarray[Any, Any]) -> Tensor:
     storage = Storage(array.nbytes, "CPU", ref=ref)
     storage.read_only = not writable
     storage.pin()
-    return cls._from_view(storage, View.contiguous(dtypes.from_numpy(array.dtype), array.shape))
+    return cls._from_view(storage, View.contiguous(known, array.shape))

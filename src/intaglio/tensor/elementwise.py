@@ -17,7 +17,7 @@ from intaglio.ops.memory import const
 from intaglio.ops.movement import broadcast, expand
 from intaglio.tensor.arguments import flag, integer, is_tensor, shown, word
 from intaglio.tensor.arguments import number as number_of
-from intaglio.tensor.base import TensorBase, Way, result_of, scalar_binary, scalar_unary
+from intaglio.tensor.base import OF_BITS, TensorBase, Way, result_of, scalar_binary, scalar_unary
 from intaglio.tensor.gradients import follows
 
 if TYPE_CHECKING:
@@ -40,10 +40,11 @@ LT, LE, GT, GE = Way(ops.LT), Way(ops.LE), Way(ops.LT, swapped=True), Way(ops.LE
 EQ, NE = Way(ops.EQ), Way(ops.NE)
 ATAN2, COPYSIGN = Way(ops.ATAN2, floats=True), Way(ops.COPYSIGN, floats=True)
 PYTHONS: Final = frozenset((int, float, bool))  # classes of plain numbers
+ONE: Final = 1  # what `alpha` is, mostly
 STORED_ONLY: Final = (dtypes.float8_e4m3, dtypes.float8_e5m2)
 # ops that a kind of dtype has no meaning for, and what to do instead
 UNFIT: Final[dict[str, tuple[type[Op], ...]]] = {
-    "float": (ops.And, ops.Or, ops.Xor, ops.Not, ops.Shl, ops.Shr),
+    "float": (*OF_BITS, ops.Not),
     "bool": (ops.Sub, ops.Neg, ops.Shl, ops.Shr, ops.FloorDiv, ops.Mod),
     "int": (),
     "uint": (),
@@ -65,7 +66,7 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
             n = shape[axis] if -axis <= len(shape) else 1
             if n != 1:
                 if extent not in (1, n):
-                    listed = " and ".join(str(s) for s in shapes)
+                    listed = " and ".join(str(s) for s in shapes if s)
                     raise ShapeError(
                         f"{name}: shapes must broadcast; {listed} differ on axis {axis}. Reshape or unsqueeze one?"
                     )
@@ -108,7 +109,7 @@ def tensor_of(name: str, like: Tensor, value: Operand) -> Tensor:
     if is_tensor(value):
         return value
     if not _is_operand(value):
-        raise DTypeError(f"{name}: operands must be tensors, arrays or numbers; got {shown(value)}.")
+        raise DTypeError(f"{name}: operands must be tensors, arrays or numbers; got {shown(value)}. Convert it first?")
     return like.__class__(value, device=like._near)
 
 
@@ -274,7 +275,8 @@ def _unary_form(op: Op, own: DType, floats: bool) -> tuple[DType, DType]:
     dtype = own if own.is_float or not floats else FLOAT
     check_computes(op.name, dtype)
     if isinstance(op, UNFIT[dtype.kind]):
-        raise DTypeError(f"{op.name}: {dtype.name} operands have no {op.name}. {HINTS[dtype.kind]}")
+        name = "bitwise_not" if isinstance(op, ops.Not) else op.name
+        raise DTypeError(f"{name}: {dtype.name} operands have no {name}. {HINTS[dtype.kind]}")
     return dtype, result_of(op, dtype)
 
 
@@ -439,7 +441,7 @@ def add(self: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
         >>> Tensor([1, 2]).add(1, alpha=5).tolist()
         [6, 7]
     """
-    return binary("add", ADD, self, other if alpha == 1 else _scaled("add", self, other, alpha))
+    return binary("add", ADD, self, other if alpha is ONE else scaled("add", self, other, alpha))
 
 
 def sub(self: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
@@ -454,12 +456,13 @@ def sub(self: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
         >>> Tensor([5, 7]).sub(2).tolist()
         [3, 5]
     """
-    return binary("sub", SUB, self, other if alpha == 1 else _scaled("sub", self, other, alpha))
+    return binary("sub", SUB, self, other if alpha is ONE else scaled("sub", self, other, alpha))
 
 
-def _scaled(name: str, x: Tensor, other: Operand, alpha: float) -> Tensor:
+def scaled(name: str, x: Tensor, other: Operand, alpha: float) -> Operand:
     """An operand of a named op, multiplied."""
-    return binary(name, MUL, tensor_of(name, x, other), number_of(name, "alpha", alpha))
+    times = number_of(name, "alpha", alpha)
+    return other if times == 1 else binary(name, MUL, tensor_of(name, x, other), times)
 
 
 def div(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -602,7 +605,7 @@ def logical_and(self: Tensor, other: Operand) -> Tensor:
         >>> Tensor([0, 0, 2]).logical_and(Tensor([0, 1, 3])).tolist()
         [False, False, True]
     """
-    return bitwise_and(ne(self, 0), ne(tensor_of("logical_and", self, other), 0))
+    return binary("logical_and", AND, ne(self, 0), ne(tensor_of("logical_and", self, other), 0))
 
 
 def logical_or(self: Tensor, other: Operand) -> Tensor:
@@ -616,7 +619,7 @@ def logical_or(self: Tensor, other: Operand) -> Tensor:
         >>> Tensor([0, 0, 2]).logical_or(Tensor([0, 1, 3])).tolist()
         [False, True, True]
     """
-    return bitwise_or(ne(self, 0), ne(tensor_of("logical_or", self, other), 0))
+    return binary("logical_or", OR, ne(self, 0), ne(tensor_of("logical_or", self, other), 0))
 
 
 def logical_xor(self: Tensor, other: Operand) -> Tensor:
@@ -630,7 +633,7 @@ def logical_xor(self: Tensor, other: Operand) -> Tensor:
         >>> Tensor([0, 0, 2]).logical_xor(Tensor([0, 1, 3])).tolist()
         [False, True, False]
     """
-    return bitwise_xor(ne(self, 0), ne(tensor_of("logical_xor", self, other), 0))
+    return binary("logical_xor", XOR, ne(self, 0), ne(tensor_of("logical_xor", self, other), 0))
 
 
 def sign(self: Tensor) -> Tensor:
@@ -758,12 +761,15 @@ def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, negi
         >>> Tensor([1.0, float("nan"), float("inf")]).nan_to_num(posinf=9.0).tolist()
         [1.0, 0.0, 9.0]
     """
+    fill = number_of("nan_to_num", "nan", nan)
+    given = [None if v is None else number_of("nan_to_num", w, v) for w, v in (("posinf", posinf), ("neginf", neginf))]
     if not self.dtype.is_float:
         return copied(self)
-    high = self.dtype.largest if posinf is None else number_of("nan_to_num", "posinf", posinf)
-    low = -self.dtype.largest if neginf is None else number_of("nan_to_num", "neginf", neginf)
+    high, low = (
+        end if v is None else v for v, end in zip(given, (self.dtype.largest, -self.dtype.largest), strict=True)
+    )
     bounded = where(eq(self, math.inf), high, where(eq(self, -math.inf), low, self))
-    return where(isnan(self), number_of("nan_to_num", "nan", nan), bounded)
+    return where(isnan(self), fill, bounded)
 
 
 def pow_(self: Tensor, other: Operand) -> Tensor:
@@ -826,6 +832,8 @@ def _whole_power(x: Tensor, n: int) -> Tensor:
 
 def _integer_power(x: Tensor, y: Tensor) -> Tensor:
     """Integers to integer powers, by the bits of the exponent; a negative power of anything but 1 and -1 is 0."""
+    broadcast_shapes("pow", x.shape, y.shape)
+    check_device("pow", x, y)
     dtype = meeting(x, y)
     base, left = x.cast(dtype), y.cast(dtype)
     result = add(mul(left, 0), 1)
@@ -859,7 +867,7 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
         >>> Tensor([1, 2, 3]).lt(3).where(10, 20).tolist()
         [10, 10, 20]
     """
-    test = ops.cast(condition._value(), dtypes.bool)
+    test = ops.cast(condition._value() if isinstance(condition, TensorBase) else _no_condition(condition), dtypes.bool)  # pyright: ignore[reportUnnecessaryIsInstance] -- what callers give
     a, b = operand("where", condition, x), operand("where", condition, y)
     if isinstance(a, Node):
         first, second = join("where", a, b)
@@ -873,6 +881,11 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
     return condition._make(
         ops.where(to_shape_full(test, shape), broadcast(first, shape), broadcast(second, shape)), condition, x, y
     )
+
+
+def _no_condition(given: object) -> Node:
+    """Raise for what is no tensor and should be the condition of a choice."""
+    raise DTypeError(f"where: the condition must be a tensor; got {shown(given)}. Make one with Tensor(...)?")
 
 
 def clip(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # noqa: A002 -- PyTorch's and NumPy's names
@@ -941,7 +954,7 @@ def round_(self: Tensor, decimals: int = 0) -> Tensor:
     """
     places = integer("round", "decimals", decimals)
     if abs(places) > 308:
-        raise ValueRangeError(f"round: decimals must be between -308 and 308; got {places}.")
+        raise ValueRangeError(f"round: decimals must be between -308 and 308; got {places}. Round to fewer?")
     if places == 0:
         return _nearest(self)
     if self.dtype.is_float:

@@ -20,7 +20,7 @@ def path_of(name: str, device: str | None) -> Path | None:
 
     Raises: DeviceError if the path is missing.
     """
-    kind, _, rest = (device or "").partition(":")
+    kind, _, rest = device.partition(":") if isinstance(device, str) else ("", "", "")
     if kind.upper() != "DISK":
         return None
     if not rest:

@@ -8,13 +8,26 @@ from typing import TYPE_CHECKING, Final
 
 from intaglio.core.dtypes import DType, dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError, ValueRangeError
+from intaglio.core.words import counted
 from intaglio.ir.node import make_known
 from intaglio.ops import elementwise as ops
 from intaglio.ops.layers import BATCH_NORM, GELU, HALF, RMS_NORM, SIGMOID, TANH_GELU, LayerNorm, attention, single
 from intaglio.ops.memory import const
+from intaglio.storage.checks import out_of_range
 from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
 from intaglio.tensor.combine import gathered
-from intaglio.tensor.elementwise import broadcast_shapes, check_computes, check_device, copied, tensor_of
+from intaglio.tensor.elementwise import (
+    ADD,
+    MUL,
+    SUB,
+    Operand,
+    binary,
+    broadcast_shapes,
+    check_computes,
+    check_device,
+    copied,
+    tensor_of,
+)
 from intaglio.tensor.movement import axis_of, expanded, ravel
 from intaglio.tensor.reduce import mean
 
@@ -23,6 +36,7 @@ if TYPE_CHECKING:
 
     from intaglio.ir.node import Node, Shape
     from intaglio.ops.composite import Composite
+    from intaglio.tensor.base import Way
     from intaglio.tensor.tensor import Tensor
 
 AFFINE: Final = ("the weight", "the bias")
@@ -129,7 +143,10 @@ def layer_norm(
     """
     extents = integers("layer_norm", "extents", shape)
     if not extents or self.shape[-len(extents) :] != extents:
-        raise ShapeError(f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}.")
+        raise ShapeError(
+            f"layer_norm: the tensor's shape must end with the one given; {self.shape}, given {extents}. "
+            f"Give {self.shape[-1:] or 'a tensor with an axis'}?"
+        )
     x = self if self.dtype.is_float else self.cast(dtypes.default_float)
     node = x._value()
     op, count = _layer_norm(node.dtype, extents)
@@ -204,10 +221,10 @@ def _scaled_and_shifted(
     """x * weight + bias, of a named op, where there are such (reshaped first, if a shape is given)."""
     if weight is not None:
         factor = tensor(name, "the weight", weight)
-        x = x * (factor if shape is None else factor.reshape(shape))
+        x = binary(name, MUL, x, factor if shape is None else factor.reshape(shape))
     if bias is not None:
         shift = tensor(name, "the bias", bias)
-        x = x + (shift if shape is None else shift.reshape(shape))
+        x = binary(name, ADD, x, shift if shape is None else shift.reshape(shape))
     return x
 
 
@@ -266,15 +283,29 @@ def _class_loss(name: str, self: Tensor, target: Tensor, ignore_index: int, redu
         raise DTypeError(f"{name}: classes must be integers; the target is {target.dtype.name}. Cast it first?")
     if not self.ndim or target.shape != self.shape[:axis] + self.shape[axis + 1 :]:
         raise ShapeError(
-            f"{name}: the target must have the shape without classes; target {target.shape}, scores {self.shape}."
+            f"{name}: the target must have the shape without classes; target {target.shape}, scores {self.shape}. "
+            "Squeeze or reshape it, or take the argmax of one-hot ones?"
         )
     kept = target.ne(ignore_index)
     known = target._extremes()  # of what is in memory: then there is nothing to check when it is computed
     inside = known is not None and known[0] >= 0 and known[1] < self.shape[axis]
-    safe = target if inside else kept.where(target, 0)
-    losses = -gathered(name, self, axis, safe.unsqueeze(axis)).squeeze(axis)
+    safe = target if inside else _checked(name, target, kept, ignore_index, self.shape[axis], axis)
+    losses = -gathered(name, self, axis, safe.unsqueeze(axis), wraps=False).squeeze(axis)
     losses = kept.where(losses, 0.0)
     return losses.sum() / kept.sum() if reduction == "mean" else _reduction(name, losses, reduction)
+
+
+def _checked(name: str, target: Tensor, kept: Tensor, ignore_index: int, classes: int, axis: int) -> Tensor:
+    """The classes that a named op is given, and 0 for what counts for nothing; those in memory are checked now.
+
+    Raises: IndexRangeError if one of these is no class.
+    """
+    if target._extremes() is not None:
+        given = target.numpy()
+        bad = given[(given != ignore_index) & ((given < 0) | (given >= classes))]
+        if bad.size:
+            raise out_of_range(name, int(bad[0]), classes, axis, wraps=False)
+    return kept.where(target, 0)
 
 
 def cross_entropy(
@@ -302,13 +333,13 @@ def _scores_loss(
     axis = 1 if self.ndim > 1 else 0
     target = tensor(name, "the target", target)
     if not 0 <= number(name, "label_smoothing", label_smoothing) <= 1:
-        raise ValueRangeError(f"{name}: label_smoothing must be in [0, 1]; got {label_smoothing}.")
+        raise ValueRangeError(f"{name}: label_smoothing must be in [0, 1]; got {label_smoothing}. Is it in percent?")
     if not self.ndim:
-        raise ShapeError(f"{name}: there must be an axis of classes; the scores are one number.")
+        raise ShapeError(f"{name}: there must be an axis of classes; the scores have shape (). Reshape to (1, -1)?")
     logs = self.log_softmax(axis)
     if target.dtype.is_float:
         weights = target * (1 - label_smoothing) + label_smoothing / self.shape[axis] if label_smoothing else target
-        losses = -(logs * weights).sum(axis)
+        losses = -_joined(name, MUL, logs, weights).sum(axis)
         return losses.sum() / max(1, losses.numel()) if reduction == "mean" else _reduction(name, losses, reduction)
     losses = _class_loss(name, logs, target, ignore_index, "none" if label_smoothing else reduction)
     if not label_smoothing:
@@ -317,6 +348,20 @@ def _scores_loss(
     smooth = kept.where(-logs.mean(axis), 0.0)
     losses = losses * (1 - label_smoothing) + smooth * label_smoothing
     return losses.sum() / kept.sum() if reduction == "mean" else _reduction(name, losses, reduction)
+
+
+def _joined(name: str, way: Way, self: Tensor, target: Operand) -> Tensor:
+    """What came and what should have come, joined by a named op.
+
+    Raises: ShapeError unless the second broadcasts to the shape of the first.
+    """
+    made = binary(name, way, self, target if target.__class__ is self.__class__ else tensor_of(name, self, target))
+    if made.shape != self.shape:
+        raise ShapeError(
+            f"{name}: the target must broadcast to what came; target {tensor_of(name, self, target).shape}, tensor "
+            f"{self.shape}. Squeeze or reshape one?"
+        )
+    return made
 
 
 def mse_loss(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -330,7 +375,7 @@ def mse_loss(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor
         >>> Tensor([1.0, 2.0]).mse_loss(Tensor([3.0, 2.0])).item()
         2.0
     """
-    apart = self - tensor_of("mse_loss", self, target)
+    apart = _joined("mse_loss", SUB, self, target)
     return _reduction("mse_loss", apart * apart, reduction)
 
 
@@ -345,7 +390,7 @@ def l1_loss(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
         >>> Tensor([1.0, 2.0]).l1_loss(Tensor([3.0, 2.0]), reduction="sum").item()
         2.0
     """
-    return _reduction("l1_loss", (self - tensor_of("l1_loss", self, target)).abs(), reduction)
+    return _reduction("l1_loss", _joined("l1_loss", SUB, self, target).abs(), reduction)
 
 
 def binary_cross_entropy(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -359,9 +404,10 @@ def binary_cross_entropy(self: Tensor, target: Tensor, *, reduction: str = "mean
         >>> round(Tensor([0.5]).binary_cross_entropy(Tensor([1.0])).item(), 4)
         0.6931
     """
-    chance = tensor_of("binary_cross_entropy", self, target)
+    name = "binary_cross_entropy"
+    chance = tensor_of(name, self, target)
     yes, no = self.log().maximum(-100), (1 - self).log().maximum(-100)
-    return _reduction("binary_cross_entropy", -(chance * yes + (1 - chance) * no), reduction)
+    return _reduction(name, -(_joined(name, MUL, yes, chance) + (1 - chance) * no), reduction)
 
 
 def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -377,7 +423,9 @@ def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction:
     """
     name = "binary_cross_entropy_with_logits"
     chance = tensor_of(name, self, target)
-    return _reduction(name, self.maximum(0) - self * chance + (-(self.abs())).exp().log1p(), reduction)
+    return _reduction(
+        name, self.maximum(0) - _joined(name, MUL, self, chance) + (-(self.abs())).exp().log1p(), reduction
+    )
 
 
 def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Tensor:
@@ -393,7 +441,7 @@ def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Te
         [0.0, 2.0]
     """
     if not 0 <= number("dropout", "the probability", p) <= 1:
-        raise ValueRangeError(f"dropout: the probability must be in [0, 1]; got {p}.")
+        raise ValueRangeError(f"dropout: the probability must be in [0, 1]; got {p}. Is it in percent?")
     on = self.__class__.training if training is None else flag("dropout", "training", training)
     if not on or p == 0:
         return copied(self)
@@ -459,18 +507,28 @@ def _attention(
     Raises: ShapeError if the shapes do not fit; DTypeError if it is not computed in the dtype.
     """
     if min(len(queries), len(keys), len(values)) < 2:
-        raise ShapeError(f"{name}: query, key and value must have two axes or more; {queries}, {keys}, {values}.")
+        raise ShapeError(
+            f"{name}: query, key and value must have two axes or more; {queries}, {keys}, {values}. Unsqueeze one?"
+        )
     dtype = promote(promote(query, key), value)
     dtype = dtype if dtype.is_float else dtypes.default_float
     check_computes(name, dtype)
     wide = single(dtype)
     wide = wide if mask is None else promote(wide, mask)
     if queries[-1] != keys[-1]:
-        raise ShapeError(f"{name}: query and key must be of one width; {queries} and {keys}.")
+        raise ShapeError(f"{name}: query and key must be of one width; {queries} and {keys}. Transpose or slice one?")
     if keys[-2] != values[-2]:
-        raise ShapeError(f"{name}: there must be a value for each key; keys {keys}, values {values}.")
+        raise ShapeError(
+            f"{name}: there must be a value for each key; keys {keys}, values {values}. Transpose or slice one?"
+        )
     batch = broadcast_shapes(name, queries[:-2], keys[:-2])
-    scores = broadcast_shapes(name, (*batch, queries[-2], keys[-2]), masks)
+    scores = *batch, queries[-2], keys[-2]
+    try:
+        scores = broadcast_shapes(name, scores, masks)
+    except ShapeError:
+        raise ShapeError(
+            f"{name}: the mask must broadcast to the scores; mask {masks}, scores {scores}. Reshape or slice the mask?"
+        ) from None
     broadcast_shapes(name, scores[:-2], values[:-2])
     shape = (*broadcast_shapes(name, batch, values[:-2]), queries[-2], values[-1])
     return wide, dtype, shape, const(wide, 1 / math.sqrt(queries[-1]))
@@ -488,6 +546,7 @@ def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:
         >>> [round(x, 3) for x in Tensor([3.0, 4.0]).normalize().tolist()]
         [0.6, 0.8]
     """
+    axis_of("normalize", axis, self.ndim)
     return self / (self * self).sum(axis, keepdim=True).sqrt().maximum(number("normalize", "eps", eps))
 
 
@@ -603,10 +662,22 @@ def group_norm(
         [-1.0, 1.0]
     """
     if self.ndim < 2 or integer("group_norm", "the number of groups", groups) < 1 or self.shape[1] % groups:
-        raise ShapeError(f"group_norm: channels must divide into groups; shape {self.shape}, {groups} groups.")
+        raise _unlike_groups(self.shape, groups)
     flat = self.reshape(self.shape[0], groups, -1)
     out = layer_norm(flat, flat.shape[-1], eps=number("group_norm", "eps", eps)).reshape(self.shape)
     return _scaled_and_shifted("group_norm", out, weight, bias, (1, -1) + (1,) * (self.ndim - 2))
+
+
+def _unlike_groups(shape: Shape, groups: int) -> ShapeError:
+    """The error for a shape whose channels do not divide into groups."""
+    if len(shape) < 2:
+        return ShapeError(
+            f"group_norm: there must be an axis of channels, the second; the shape is {shape}. Unsqueeze it first?"
+        )
+    return ShapeError(
+        f"group_norm: channels must divide into groups; shape {shape} has {counted(shape[1], 'channel')} for "
+        f"{counted(groups, 'group')}. Change groups?"
+    )
 
 
 def batch_norm(
@@ -651,10 +722,18 @@ def _of_channels(x: Tensor, center: Tensor, variance: Tensor) -> tuple[Tensor, T
     check_device("batch_norm", x, center)
     check_device("batch_norm", x, variance)
     if len(x.shape) < 2:
-        raise ShapeError(f"batch_norm: there must be an axis of channels, the second; the shape is {x.shape}.")
+        raise ShapeError(
+            f"batch_norm: there must be an axis of channels, the second; the shape is {x.shape}. Unsqueeze it first?"
+        )
     dtype = promote(promote(x.dtype, center.dtype), variance.dtype)
     dtype = dtype if dtype.is_float else dtypes.default_float
     channels = x.shape[1:2]
+    for what, each in (("mean", center), ("variance", variance)):
+        if each.numel() not in (1, *channels):
+            raise ShapeError(
+                f"batch_norm: the {what} must have one number for each channel; it has shape {each.shape} for "
+                f"{counted(channels[0], 'channel')}. Slice or expand it?"
+            )
     center, variance = (expanded("batch_norm", ravel(each.cast(dtype)), channels) for each in (center, variance))
     return x.cast(dtype), center, variance
 

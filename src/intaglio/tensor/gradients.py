@@ -146,12 +146,12 @@ def _is_seen(handle: TensorBase) -> bool:
     return _enabled.get() and handle._grad_state is not DETACHED
 
 
-def check_write(handle: TensorBase, storage: Storage) -> None:
-    """Raise where a write would change a leaf that wants gradients."""
+def check_write(handle: TensorBase, storage: Storage, name: str) -> None:
+    """Raise where a named op's write would change a leaf that wants gradients."""
     history = history_of(storage)
     if history is not None and history.leaf and _is_seen(handle):
         raise GradError(
-            "setitem: a tensor that requires grad cannot be written while gradients are tracked. "
+            f"{name}: a tensor that requires grad cannot be written while gradients are tracked. "
             "Write to a .clone(), or inside no_grad()?"
         )
 
@@ -241,7 +241,7 @@ def backward(
         [2.0, 4.0]
     """
     retain = create_graph if retain_graph is None else retain_graph
-    for storage, ct in _sweep(self, gradient, retain=retain, tracked=create_graph).leaves.items():
+    for storage, ct in _sweep("backward", self, gradient, retain=retain, tracked=create_graph).leaves.items():
         leaf = _handle_of(storage)
         if leaf is None:
             continue
@@ -251,25 +251,29 @@ def backward(
 
 
 def _sweep(
-    self: Tensor, gradient: Tensor | None, wanted: Container[Node | Storage] = (), *, retain: bool, tracked: bool
+    name: str,
+    self: Tensor,
+    gradient: Tensor | None,
+    wanted: Container[Node | Storage] = (),
+    *,
+    retain: bool,
+    tracked: bool,
 ) -> Backward:
-    """The reverse sweep from a tensor; gradients flow through what it finds if that is to be tracked."""
+    """The reverse sweep of a named op from a tensor; gradients flow through what it finds if that is to be tracked."""
     if not is_tracked(self):
         raise GradError(
-            "backward: the tensor does not depend on one that requires grad. Set requires_grad=True on a leaf?"
+            f"{name}: the tensor does not depend on one that requires grad. Set requires_grad=True on a leaf?"
         )
     node = self._value()
     if gradient is None:
         if node.size != 1:
-            raise GradError(
-                f"backward: a cotangent is needed for a tensor of shape {node.shape}. Call .sum().backward()?"
-            )
+            raise GradError(f"{name}: a cotangent is needed for a tensor of shape {node.shape}. Call .sum() first?")
         ct = expand(const(node.dtype, 1), node.shape) if node.shape else const(node.dtype, 1)
     else:
-        tensor("backward", "the cotangent", gradient)
+        tensor(name, "the cotangent", gradient)
         if gradient.shape != self.shape:
             raise ShapeError(
-                f"backward: the cotangent must have the tensor's shape; {gradient.shape} for {self.shape}."
+                f"{name}: the cotangent must have the tensor's shape; {gradient.shape} for {self.shape}. Reshape it?"
             )
         ct = ops.cast(gradient._value(), node.dtype)
     return sweep_back(node, ct, wanted, retain=retain, differentiable=tracked)
@@ -302,9 +306,8 @@ def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None, crea
     """
     each = [tensor("gradient", "what it is taken with respect to", leaf) for leaf in leaves]
     places = [_place_of(leaf) if is_tracked(leaf) else None for leaf in each]
-    found = _sweep(
-        self, gradient, frozenset(place for place in places if place is not None), retain=True, tracked=create_graph
-    ).found
+    wanted = frozenset(place for place in places if place is not None)
+    found = _sweep("gradient", self, gradient, wanted, retain=True, tracked=create_graph).found
     out: list[Tensor] = []
     for leaf, place in zip(leaves, places, strict=True):
         ct = None if place is None else found.get(place)

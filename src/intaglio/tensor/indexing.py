@@ -12,13 +12,15 @@ import numpy as np
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError, ValueRangeError
 from intaglio.core.site import user_site
+from intaglio.core.words import counted
 from intaglio.ir.view import View, view_from
 from intaglio.ops import elementwise as ops
 from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import broadcast, expand, permute, reshape
+from intaglio.storage.checks import out_of_range, remember_check
 from intaglio.storage.scratch import shelved
-from intaglio.tensor.arguments import is_array, is_listed, is_tensor, shown
+from intaglio.tensor.arguments import as_wanted, integer, is_array, is_listed, is_tensor, shown
 from intaglio.tensor.base import flush_tensors, relieve
 from intaglio.tensor.elementwise import (
     broadcast_shapes,
@@ -48,24 +50,28 @@ class Parsed:
     first: int = 0  # where the index tensors' axes go among the others
 
 
-def _parts(self: Tensor, index: object) -> list[Part]:
-    """The index as a list of parts."""
+def _parts(self: Tensor, index: object, name: str) -> list[Part]:
+    """The index of a named op as a list of parts."""
     parts = index if is_listed(index) and not isinstance(index, list) else (index,)
-    return [_normal(self, part) for part in parts]
+    return [_normal(self, part, name) for part in parts]
 
 
-def parse(self: Tensor, index: object) -> Parsed:
-    """An index over this tensor's axes.
+def parse(self: Tensor, index: object, name: str = "getitem") -> Parsed:
+    """An index over this tensor's axes, for a named op.
 
     Raises: IndexRangeError, ShapeError or DTypeError where it does not fit.
     """
     _, view = self._place()
-    parts = _parts(self, index)
+    parts = _parts(self, index, name)
     used = sum(_consumed(p) for p in parts)
     if used > self.ndim:
-        raise IndexRangeError(f"index: there are {used} indices for {self.ndim} axes; shape {self.shape}.")
-    if sum(p is Ellipsis for p in parts) > 1:
-        raise IndexRangeError("index: '...' may appear once.")
+        advice = "Leave some out?" if self.ndim else "Index it with '...'?"
+        raise IndexRangeError(
+            f"{name}: there must be an axis for each index; got {counted(used, 'index', 'indices')} for shape "
+            f"{self.shape}. {advice}"
+        )
+    if (dots := sum(p is Ellipsis for p in parts)) > 1:
+        raise IndexRangeError(f"{name}: '...' may appear once; it appears {dots} times. Write ':' for the others?")
     place = next((k for k, p in enumerate(parts) if p is Ellipsis), None)
     if place is not None:  # it stays as well: it parts index arrays even where it stands for no axis
         parts[place + 1 : place + 1] = [slice(None)] * (self.ndim - used)
@@ -88,13 +94,13 @@ def parse(self: Tensor, index: object) -> Parsed:
             parsed.view = parsed.view.unsqueeze(axis)
             axis += 1
         elif isinstance(part, slice):
-            parsed.view = _sliced(parsed.view, axis, part)
+            parsed.view = _sliced(parsed.view, axis, part, name)
             axis += 1
             own += 1
         elif isinstance(part, int):
             n = parsed.view.shape[axis]
             if not -n <= part < n:
-                raise IndexRangeError(f"index: {part} is out of range for axis {own} of size {n}.")
+                raise out_of_range(name, part, n, own)
             own += 1
             if advanced:
                 parsed.arrays[axis] = self.__class__(part % n, device=self._near)
@@ -103,7 +109,7 @@ def parse(self: Tensor, index: object) -> Parsed:
             else:
                 parsed.view = parsed.view.select(axis, part % n)
         else:
-            found = _positions(parsed, part, axis, own)
+            found = _positions(parsed, part, axis, own, name)
             own += _consumed(part)
             for positions in found:
                 parsed.arrays[axis] = positions
@@ -169,22 +175,28 @@ def _basic(view: View, index: Any) -> View | None:
     return view_from((dtype, (*extents, *shape[axis:]), (*steps, *strides[axis:]), offset))
 
 
-def _positions(parsed: Parsed, part: Tensor, axis: int, named: int) -> list[Tensor]:
-    """What a tensor in an index names: positions of an axis (errors call it `named`), or of as many as a mask has."""
+def _positions(parsed: Parsed, part: Tensor, axis: int, own: int, name: str) -> list[Tensor]:
+    """What a tensor in the index of a named op names: positions of an axis, or of as many as a mask has.
+
+    Args:
+        axis: The first of them in the view.
+        own: The first of them in the tensor: errors call it so.
+    """
     if not part.dtype.is_bool:
-        return [checked(part, parsed.view.shape[axis], named)]
-    own = parsed.view.shape[axis : axis + part.ndim]
-    if part.shape != own:
+        return [checked(part, parsed.view.shape[axis], own, name)]
+    extents = parsed.view.shape[axis : axis + part.ndim]
+    if part.shape != extents:
         raise IndexRangeError(
-            f"index: a mask must have the shape of the axes that it stands for; mask {part.shape}, axes {own}."
+            f"{name}: a mask must have the shape of the axes that it stands for; mask {part.shape}, axes {extents}. "
+            "Compare the tensor itself, as in t[t > 0]?"
         )
-    if not own:  # one truth for everything: a new axis of size 1 or 0
+    if not extents:  # one truth for everything: a new axis of size 1 or 0
         parsed.view = parsed.view.unsqueeze(axis)
     return nonzero_of(part)
 
 
-def _normal(self: Tensor, part: Any) -> Part:
-    """A part as an int, slice, None, Ellipsis or tensor."""
+def _normal(self: Tensor, part: Any, name: str) -> Part:
+    """A part as an int, slice, None, Ellipsis or tensor, for a named op."""
     if isinstance(part, (bool, np.bool)):
         return self.__class__(np.array(part), device=self._near)
     if part is None or isinstance(part, (int, slice, EllipsisType)):
@@ -192,26 +204,40 @@ def _normal(self: Tensor, part: Any) -> Part:
     if is_tensor(part):
         if part.dtype.is_float:
             raise DTypeError(
-                f"index: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?"
+                f"{name}: positions must be integers or bool; the tensor is {part.dtype.name}. Cast it first?"
             )
         return part if part._device == self._device else part.to(self._near)
     if isinstance(part, list) or is_array(part) or isinstance(part, range):
-        array: np.ndarray[Any, Any] = np.asarray(_plain(part))
-        if array.size == 0 and array.dtype.kind == "f":
-            array = array.astype(np.int64)
+        try:
+            array: np.ndarray[Any, Any] = np.asarray(_plain(part))
+        except ValueError:
+            raise IndexRangeError(
+                f"{name}: nested lists of positions must have equal lengths; got {shown(part)}. Pad the shorter ones?"  # pyright: ignore[reportUnknownArgumentType] -- of anything
+            ) from None
         if array.dtype.kind not in "iub":
-            raise DTypeError(f"index: positions must be integers or bool; got {array.dtype}.")
+            array = _as_positions(array, name)
         return self.__class__(array if array.dtype.kind == "b" else array.astype(np.int64), device=self._near)
-    return _whole(part)
+    return _whole(part, name)
 
 
-def _whole(part: Any) -> int:
-    """A part that is neither a plain integer nor an array, as an integer."""
+def _as_positions(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """An array of other than integers as positions, which an empty list is, for a named op."""
+    if array.size or array.dtype.kind != "f":
+        raise DTypeError(
+            f"{name}: positions must be integers or bool; got {array.dtype}. Convert them with int(...) or .astype?"
+        )
+    return array.astype(np.int64)
+
+
+def _whole(part: Any, name: str) -> int:
+    """A part that is neither a plain integer nor an array, as an integer, for a named op."""
     try:
         return operator.index(part)
     except TypeError:
-        kind: str = part.__class__.__name__
-        raise DTypeError(f"index: parts must be integers, slices, None, '...', or arrays; got {kind}.") from None
+        advice = "Write a list?" if part.__class__ in (tuple, set, frozenset) else as_wanted("an integer", part)
+        raise DTypeError(
+            f"{name}: parts must be integers, slices, None, '...', or arrays; got {shown(part)}. {advice}"
+        ) from None
 
 
 def _plain(part: Any) -> Any:
@@ -228,22 +254,21 @@ def _consumed(part: Part) -> int:
     return part.ndim if is_tensor(part) and part.dtype.is_bool else 1
 
 
-def _sliced(view: View, axis: int, part: slice) -> View:
-    """A view with a slice of an axis."""
+def _sliced(view: View, axis: int, part: slice, name: str) -> View:
+    """A view with a slice of an axis, for a named op."""
     n = view.shape[axis]
-    try:
-        start, stop, step = slice(
-            *(None if s is None else int(s.__index__()) for s in (part.start, part.stop, part.step))
-        ).indices(n)
-    except ValueError:
-        raise IndexRangeError("index: a slice's step must not be 0.") from None
+    bounds = [None if s is None else integer(name, "a bound of a slice", s) for s in (part.start, part.stop, part.step)]
+    if bounds[2] == 0:
+        raise IndexRangeError(f"{name}: a slice's step must not be 0; got {shown(part.step)}. Leave it out?")
+    start, stop, step = slice(*bounds).indices(n)
     return view.slice(axis, start, len(range(start, stop, step)), step)
 
 
-def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: bool = True) -> Tensor:
+def checked(index: Tensor, n: int, axis: int | None, name: str, *, wraps: bool = True) -> Tensor:
     """Positions in [0, n): those in memory are checked now, computed ones when they are known, if there is any doubt.
 
     Args:
+        axis: None of all elements in a row.
         name: The op that takes them.
         wraps: Whether negative ones count from the end.
     """
@@ -256,7 +281,7 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
         array = index.numpy()
         if low < lowest or high >= n:
             bad = array[(array < lowest) | (array >= n)].reshape(-1)[0]
-            raise IndexRangeError(f"{name}: {int(bad)} is out of range for axis {axis} of size {n}.")
+            raise out_of_range(name, int(bad), n, axis, wraps=wraps)
         whole = array.astype(np.int64)
         return index.__class__(np.where(whole < 0, whole + n, whole), device=index._near)
     value = index._value()
@@ -270,7 +295,7 @@ def checked(index: Tensor, n: int, axis: int, name: str = "index", *, wraps: boo
     bad_node = ops.or_(ops.lt(node, const(dtypes.int64, lowest)), bad_node)
     wrapped_node = ops.where(ops.lt(node, const(dtypes.int64, 0)), ops.add(node, const(dtypes.int64, n)), node)
     made = index.__class__._from_node(wrapped_node, index._device)
-    index._remember_check(wrapped_node, bad_node, node, n, axis, user_site(), name)
+    remember_check(wrapped_node, bad_node, node, n, axis, user_site(), name, wraps=wraps)
     return made.realize() if n == 0 else made  # into an axis of size 0 nothing goes that would check them
 
 
@@ -283,33 +308,35 @@ def nonzero_of(mask: Tensor) -> list[Tensor]:
 # -- reading
 
 
-def getitem(self: Tensor, index: object) -> Tensor:
-    """A view for integers, slices, None and '...'; a copy where arrays are involved."""
+def getitem(self: Tensor, index: object, name: str = "getitem") -> Tensor:
+    """A view for integers, slices, None and '...'; a copy where arrays are involved: for a named op."""
     storage, view = self._place()
     found = _basic(view, index)
     if found is not None:
         return self._share(storage, found)
-    parsed = parse(self, index)
+    parsed = parse(self, index, name)
     if not parsed.arrays:
         return self._share(storage, parsed.view)
     base = self._share(storage, parsed.view)._value()
-    order, nodes, _ = _arranged(parsed)
+    order, nodes, _ = _arranged(parsed, name)
     taken = take(permute(base, order), *nodes)
     rank = nodes[0].rank
     made = _placed(taken, rank, parsed.first)
     return self._make(made, self._share(storage, parsed.view), *parsed.arrays.values())
 
 
-def _arranged(parsed: Parsed) -> tuple[tuple[int, ...], list[Node], tuple[int, ...]]:
-    """(order with the indexed axes first, index nodes of one shape, that shape)."""
+def _arranged(parsed: Parsed, name: str) -> tuple[tuple[int, ...], list[Node], tuple[int, ...]]:
+    """(order with the indexed axes first, index nodes of one shape, that shape), for a named op."""
     axes = list(parsed.arrays)
     rest = [a for a in range(parsed.view.rank) if a not in parsed.arrays]
     nodes = [ops.cast(t._value(), dtypes.int64) for t in parsed.arrays.values()]
     try:
-        shape = broadcast_shapes("index", *(n.shape for n in nodes))
+        shape = broadcast_shapes(name, *(n.shape for n in nodes))
     except ShapeError:
         shapes = " and ".join(str(n.shape) for n in nodes)
-        raise IndexRangeError(f"index: the shapes of index arrays must broadcast; got {shapes}.") from None
+        raise IndexRangeError(
+            f"{name}: the shapes of index arrays must broadcast; got {shapes}. Index by one after the other?"
+        ) from None
     return tuple(axes + rest), [to_shape_full(n, shape) for n in nodes], shape
 
 
@@ -325,7 +352,7 @@ def _placed(taken: Node, rank: int, first: int) -> Node:
 # -- writing
 
 
-def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> Node:
+def converted(self: Tensor, value: Any, dtype: DType, name: str) -> Node:
     """A right-hand side as a node of the target's dtype.
 
     Raises: ValueRangeError if a Python number does not fit it; DTypeError if it is no number at all.
@@ -342,7 +369,9 @@ def converted(self: Tensor, value: Any, dtype: DType, name: str = "setitem") -> 
         return const(dtype, value)
     listed = isinstance(value, (list, tuple, range))  # their numbers must fit; those of arrays wrap
     if not (listed or isinstance(value, (bytes, bytearray, memoryview)) or hasattr(value, "__array__")):
-        raise DTypeError(f"{name}: the value must be a tensor, an array, a list or a number; got {shown(value)}.")
+        raise DTypeError(
+            f"{name}: the value must be a tensor, an array, a list or a number; got {shown(value)}. Convert it first?"
+        )
     made = self.__class__(value, dtype=dtype if listed else None, device=self._near)
     return ops.cast(made._value(), dtype)
 
@@ -360,40 +389,43 @@ def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node
     if own != node.shape:
         node = reshape(node, own)
     if len(own) > len(shape) or any(a not in (1, b) for a, b in zip(reversed(own), reversed(shape), strict=False)):
-        raise ShapeError(f"{name}: the value must broadcast to the target; value {node.shape}, target {shape}.")
+        raise ShapeError(
+            f"{name}: the value must broadcast to the target; value {node.shape}, target {shape}. "
+            "Reshape the value, or slice the target?"
+        )
     if not own:
         return expand(node, shape) if shape else node
     return broadcast(node, shape)
 
 
-def setitem(self: Tensor, index: object, value: Any) -> None:
-    """Write through a view, through arrays of positions, or where a mask holds."""
+def setitem(self: Tensor, index: object, value: Any, name: str = "setitem") -> None:
+    """Write through a view, through arrays of positions, or where a mask holds: for a named op."""
     storage, view = self._place()
     found = _basic(view, index)
     if found is not None:
-        write_view(self, storage, found, value)
+        write_view(self, storage, found, value, name)
         return
     value = plain(value)
     mask = _mask_of(self, index)
     if mask is not None and (is_number(value) or (is_tensor(value) and value.numel() == 1)):
-        _masked(self, mask, value)
+        _masked(self, mask, value, name)
         return
-    parsed = parse(self, index)
+    parsed = parse(self, index, name)
     if not parsed.arrays:
-        write_view(self, storage, parsed.view, value)
+        write_view(self, storage, parsed.view, value, name)
         return
-    order, nodes, shape = _arranged(parsed)
+    order, nodes, shape = _arranged(parsed, name)
     target = parsed.view.permute(order)
     rest = target.shape[len(nodes) :]
     first = parsed.first
     outer = rest[:first] + shape + rest[first:]
-    node = fit_shape(converted(self, value, target.dtype), outer)
+    node = fit_shape(converted(self, value, target.dtype, name), outer, name)
     if first:
         rank = len(shape)
         back = [*range(first, first + rank), *range(first), *range(first + rank, len(outer))]
         node = permute(node, tuple(back))
-    self._check_write(storage, value)
-    storage.write_at(target, tuple(nodes), node, site=user_site())
+    self._check_write(storage, name)
+    storage.write_at(target, tuple(nodes), node, site=user_site(), name=name)
     relieve(storage)
     self._written_at(storage, target, tuple(nodes), node, value)
 
@@ -404,7 +436,10 @@ def _mask_of(self: Tensor, index: Any) -> Tensor | None:
     if is_listed(index) and not isinstance(index, list) and len(index) == 1:
         part = index[0]
     if (is_listed(part) and not isinstance(part, tuple)) or is_array(part):
-        array: np.ndarray[Any, Any] = np.asarray(part)
+        try:
+            array: np.ndarray[Any, Any] = np.asarray(part)
+        except ValueError:  # ragged lists
+            return None
         if array.dtype.kind != "b":
             return None
         part = self.__class__(array, device=self._near)
@@ -413,26 +448,26 @@ def _mask_of(self: Tensor, index: Any) -> Tensor | None:
     return None
 
 
-def _masked(self: Tensor, mask: Tensor, value: Any) -> None:
-    """One number where a mask holds: the old value elsewhere, all in one lazy write."""
+def _masked(self: Tensor, mask: Tensor, value: Any, name: str) -> None:
+    """One number where a mask holds, for a named op: the old value elsewhere, all in one lazy write."""
     storage, view = self._place()
-    node = converted(self, value, view.dtype)
+    node = converted(self, value, view.dtype, name)
     if node.shape:
         node = reshape(node, ())
     wide = reshape(mask._value(), mask.shape + (1,) * (self.ndim - mask.ndim))
     chosen = ops.where(broadcast(wide, view.shape), node, storage.read(view))
-    write_node(self, storage, view, chosen, self, value, mask)
+    write_node(self, storage, view, chosen, name, self, value, mask)
 
 
-def write_view(self: Tensor, storage: Storage, view: View, value: Any, name: str = "setitem") -> None:
+def write_view(self: Tensor, storage: Storage, view: View, value: Any, name: str) -> None:
     """Write a value to a view of this tensor's storage, for a named op."""
     if not is_tensor(value):
-        write_node(self, storage, view, _fitting(self, view, value, name), value)
+        write_node(self, storage, view, _fitting(self, view, value, name), name, value)
         return
     if value._storage is storage and value._place()[1] == view and not cuts(self, value):
         return  # what `t[k] += v` does last
     node = _fitting(self, view, value, name)
-    write_node(self, storage, view, node, value)
+    write_node(self, storage, view, node, name, value)
     if value._node is node and value._grad_state is None and storage.plain and _is_carried(node, storage):
         value._node = storage.read(view)
 
@@ -464,9 +499,9 @@ def _is_carried(value: Node, storage: Storage) -> bool:
     return False
 
 
-def write_node(self: Tensor, storage: Storage, view: View, node: Node, *sources: Any) -> None:
-    """Append a write to this tensor's storage, and its history where gradients need one."""
-    self._check_write(storage, *sources)
-    storage.write(view, node)
+def write_node(self: Tensor, storage: Storage, view: View, node: Node, name: str, *sources: Any) -> None:
+    """Append a named op's write to this tensor's storage, and its history where gradients need one."""
+    self._check_write(storage, name)
+    storage.write(view, node, name=name)
     relieve(storage)
     self._written(storage, view, node, *sources)

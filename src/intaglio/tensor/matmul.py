@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from intaglio.core.dtypes import dtypes, promote
 from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.core.words import counted
 from intaglio.ir.node import make, make_known
 from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import MATMUL, sum_of_products
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.tensor.arguments import number, shown, tensor
-from intaglio.tensor.elementwise import STORED_ONLY, broadcast_shapes, check_device, tensor_of
+from intaglio.tensor.elementwise import ADD, STORED_ONLY, binary, broadcast_shapes, check_device, tensor_of
 
 if TYPE_CHECKING:
-    from intaglio.ir.node import Node
+    from intaglio.ir.node import Node, Shape
     from intaglio.tensor.tensor import Tensor
 
 
@@ -55,7 +56,9 @@ def product(self: Tensor, other: Any, name: str = "matmul") -> Tensor:
     if len(left) == len(right) == 2 and left[1] == right[0]:
         return self._make(make_known(MATMUL, (x, y), dtype, (left[0], right[1])), self, other)
     if not left or not right:
-        raise ShapeError(f"{name}: operands must have at least one axis; multiply scalars with *.")
+        raise ShapeError(
+            f"{name}: operands must have at least one axis; lhs {left}, rhs {right}. Multiply scalars with *?"
+        )
     vector_x, vector_y = len(left) == 1, len(right) == 1
     if vector_x:
         x = reshape(x, (1, *left))
@@ -64,19 +67,30 @@ def product(self: Tensor, other: Any, name: str = "matmul") -> Tensor:
     if x.shape[-1] != y.shape[-2]:
         raise ShapeError(
             f"{name}: inner sizes must be equal; lhs {self.shape} has {x.shape[-1]}, "
-            f"rhs {other.shape} has {y.shape[-2]}. Transpose one side?"
+            f"rhs {other.shape} has {y.shape[-2]}. {_fitting_way(left, right)}"
         )
     if len(x.shape) > 2 or len(y.shape) > 2:
         try:
             broadcast_shapes(name, x.shape[:-2], y.shape[:-2])
         except ShapeError:
-            raise ShapeError(f"{name}: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}.") from None
+            raise ShapeError(
+                f"{name}: leading axes must broadcast; lhs {self.shape}, rhs {other.shape}. Unsqueeze or reshape one?"
+            ) from None
     out = make(MATMUL, x, y)
     if vector_x:
         out = reshape(out, (*out.shape[:-2], out.shape[-1]))
     if vector_y:
         out = reshape(out, out.shape[:-1])
     return self._make(out, self, other)
+
+
+def _fitting_way(left: Shape, right: Shape) -> str:
+    """What to try where the inner sizes of two shapes differ: the transposition that makes them equal, if one does."""
+    lhs = len(left) > 1 and left[-2:-1] == right[-2:][:1]
+    rhs = len(right) > 1 and right[-1:] == left[-1:]
+    if lhs or rhs:
+        return "Transpose one side?" if lhs and rhs else f"Transpose {'lhs' if lhs else 'rhs'}?"
+    return "Reshape or slice one?" if len(left) > 1 or len(right) > 1 else "Slice the longer, or use outer?"
 
 
 def rmatmul(self: Tensor, other: Any) -> Tensor:
@@ -172,7 +186,7 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: f
     product = product if scale == 1 else product * scale
     if own == 0:
         return product
-    return product + (self if own == 1 else self * own)
+    return binary("addmm", ADD, product, self if own == 1 else self * own)
 
 
 def outer(self: Tensor, other: Tensor) -> Tensor:
@@ -203,10 +217,10 @@ def linear(self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if factor.ndim != 2 or self.shape[-1:] != factor.shape[1:]:
         raise ShapeError(
             f"linear: the weight must be (out, in) with the last axis of the input; weight {factor.shape}, "
-            f"input {self.shape}."
+            f"input {self.shape}. {'Transpose' if factor.shape[:-1] == self.shape[-1:] else 'Reshape'} the weight?"
         )
     out = product(self, factor.transpose(-1, -2), "linear")
-    return out if bias is None else out + tensor("linear", "the bias", bias)
+    return out if bias is None else binary("linear", ADD, out, tensor("linear", "the bias", bias))
 
 
 def einsum(formula: str, *operands: Tensor) -> Tensor:
@@ -221,38 +235,49 @@ def einsum(formula: str, *operands: Tensor) -> Tensor:
         11
     """
     if not isinstance(formula, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- what callers give
-        raise DTypeError(f'einsum: the formula must be text, such as "ij,jk->ik"; got {shown(formula)}.')
+        raise DTypeError(f'einsum: the formula must be text, such as "ij,jk->ik"; got {shown(formula)}. Give it first?')
     operands = tuple(tensor("einsum", "every operand", operand) for operand in operands)
     inputs, arrow, output = formula.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if len(terms) != len(operands):
         raise ShapeError(
-            f"einsum: one term for each operand; {formula!r} has {len(terms)} for {len(operands)} operands."
+            f"einsum: one term for each operand; {formula!r} has {len(terms)} for "
+            f"{counted(len(operands), 'operand')}. Part the terms by commas?"
         )
     strange = sorted({c for c in "".join([*terms, output]).replace("...", "") if not c.isalpha()})
     if strange:
-        raise ShapeError(f"einsum: axes are named by letters; {formula!r} has {', '.join(map(repr, strange))}.")
+        raise ShapeError(
+            f"einsum: axes are named by letters; {formula!r} has {', '.join(map(repr, strange))}. "
+            'Write it as "ij,jk->ik"?'
+        )
     spread = 0
     for term, operand in zip(terms, operands, strict=True):
         if "..." in term:
             spread = max(spread, operand.ndim - len(term.replace("...", "")))
     dots = "".join(chr(0x2460 + k) for k in range(spread))
-    terms = [_undotted(t, o.ndim, dots) for t, o in zip(terms, operands, strict=True)]
+    given, terms = terms, [_undotted(t, o.ndim, dots) for t, o in zip(terms, operands, strict=True)]
     letters = "".join(terms)
     if arrow:
         output = output.replace("...", dots)
     else:
         output = dots + "".join(sorted(c for c in set(letters) - set(dots) if letters.count(c) == 1))
     sizes: dict[str, int] = {}
-    for term, operand in zip(terms, operands, strict=True):
+    for k, (term, operand) in enumerate(zip(terms, operands, strict=True)):
         if len(term) != operand.ndim:
-            raise ShapeError(f"einsum: one letter for each axis; {term!r} for shape {operand.shape}.")
+            raise ShapeError(
+                f"einsum: one letter for each axis; {given[k]!r} for shape {operand.shape}. "
+                'Write "..." for axes without a letter?'
+            )
         for c, n in zip(term, operand.shape, strict=True):
             if sizes.get(c, n) not in (n, 1) and n != 1:
-                raise ShapeError(f"einsum: a letter has one size; {c!r} is {sizes[c]} and {n}.")
+                what = repr(c) if c.isalpha() else "an axis of '...'"
+                raise ShapeError(f"einsum: a letter has one size; {what} is {sizes[c]} and {n}. Use another letter?")
             sizes[c] = max(sizes.get(c, 1), n)
     if any(c not in sizes for c in output) or len(set(output)) != len(output):
-        raise ShapeError(f"einsum: each letter of the output must appear once there and in an input; {formula!r}.")
+        raise ShapeError(
+            f"einsum: each letter of the output must appear once there and in an input; {formula!r}. "
+            "Change what follows '->'?"
+        )
     current, node = _diagonals(terms[0], operands[0]._value())
     dtype = node.dtype
     for place, (term, operand) in enumerate(zip(terms[1:], operands[1:], strict=True), 1):

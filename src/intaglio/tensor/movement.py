@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intaglio.core.dtypes import DType, dtypes
-from intaglio.core.errors import DTypeError, IndexRangeError, ShapeError
+from intaglio.core.errors import DTypeError, ShapeError
+from intaglio.core.words import counted, counting
 from intaglio.ir.view import View
 from intaglio.ops import movement as ops
+from intaglio.storage.checks import out_of_range
 from intaglio.tensor.arguments import axes as axes_text
 from intaglio.tensor.arguments import integer, integers, shown, tensor
 
@@ -27,22 +29,27 @@ def one_or_more(args: Sequence[Any]) -> Any:
     return args[0] if len(args) == 1 else args
 
 
-def flat_ints(name: str, args: Sequence[object]) -> tuple[int, ...]:
+def flat_ints(name: str, args: Sequence[object], what: str = "extents") -> tuple[int, ...]:
     """Integers given to a named op one by one or as one sequence.
 
     Raises: DTypeError if one is none.
     """
-    return integers(name, "extents and axes", one_or_more(args))
+    return integers(name, what, one_or_more(args))
 
 
-def axis_of(name: str, axis: int, rank: int) -> int:
+def axis_of(name: str, axis: int, rank: int, *, new: bool = False) -> int:
     """An axis as a number from 0.
 
+    Args:
+        new: Whether the axes are those of a result that has one more.
     Raises: ShapeError if there is none.
     """
     axis = integer(name, "the axis", axis)
     if not -rank <= axis < rank:
-        raise ShapeError(f"{name}: the axis must be in [{-rank}, {rank}); got {axis} for {axes_text(rank)}.")
+        if not rank:
+            raise ShapeError(f"{name}: the tensor must have an axis; got axis {axis} of a scalar. Reshape it to (1,)?")
+        own = f"{axes_text(rank)}{' with the new one' if new else ''}"
+        raise ShapeError(f"{name}: the axis must be in [{-rank}, {rank}); got {axis} for {own}. {counting(rank)}")
     return axis % rank
 
 
@@ -55,29 +62,47 @@ def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
         return tuple(range(rank))
     found = tuple(axis_of(name, a, rank) for a in integers(name, "axes", axis))
     if len(set(found)) != len(found):
-        raise ShapeError(f"{name}: each axis may be given once; got {axis}.")
+        raise ShapeError(f"{name}: each axis may be given once; got {axis}. Is another axis meant?")
     return found
 
 
-def resolve_shape(name: str, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """A shape with its -1 filled in.
+def resolve_shape(name: str, shape: tuple[int, ...], size: int, what: str = "the tensor") -> tuple[int, ...]:
+    """A shape with its -1 filled in, for what has `size` elements.
 
     Raises: ShapeError if the sizes do not agree.
     """
     if min(shape, default=0) >= 0 and math.prod(shape) == size:
         return shape
     if shape.count(-1) > 1:
-        raise ShapeError(f"{name}: at most one extent may be -1; got {shape}.")
+        raise ShapeError(f"{name}: at most one extent may be -1; got {shape}. Give the others?")
     if any(n < -1 for n in shape):
-        raise ShapeError(f"{name}: extents must not be negative; got {shape}.")
+        raise ShapeError(
+            f"{name}: extents must not be negative; got {shape}. Write -1 for one that follows from the others?"
+        )
+    full = shape
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
         if known == 0 or size % known:
-            raise ShapeError(f"{name}: sizes must agree; {size} elements do not divide into {shape}.")
-        shape = tuple(size // known if n == -1 else n for n in shape)
-    if math.prod(shape) != size:
-        raise ShapeError(f"{name}: sizes must agree; the tensor has {size} elements, {shape} has {math.prod(shape)}.")
-    return shape
+            raise ShapeError(
+                f"{name}: sizes must agree; {what} has {counted(size, 'element')}, of which {shape} cannot be made. "
+                f"{_reshapable(shape, size)}"
+            )
+        full = tuple(size // known if n == -1 else n for n in shape)
+    if math.prod(full) != size:
+        raise ShapeError(
+            f"{name}: sizes must agree; {what} has {counted(size, 'element')}, {shape} has {math.prod(full)}. "
+            f"{_reshapable(shape, size)}"
+        )
+    return full
+
+
+def _reshapable(shape: tuple[int, ...], size: int) -> str:
+    """What to try in place of a shape that so many elements do not have: one extent changed, if that is enough."""
+    for k in reversed(range(len(shape)) if size and -1 not in shape else ()):
+        rest = math.prod(shape[:k] + shape[k + 1 :])
+        if rest and size % rest == 0:
+            return f"Is {(*shape[:k], size // rest, *shape[k + 1 :])} meant?"
+    return "Slice or pad it first?"
 
 
 def _viewed(self: Tensor, view: View) -> Tensor:
@@ -154,9 +179,12 @@ def permute(self: Tensor, *order: object) -> Tensor:
     """
     storage, view = self._place()
     rank = len(view.shape)
-    axes = axes_of("permute", flat_ints("permute", order), rank)
+    axes = axes_of("permute", flat_ints("permute", order, "axes"), rank)
     if len(axes) != rank:
-        raise ShapeError(f"permute: every axis must be given once; got {axes} for shape {self.shape}.")
+        raise ShapeError(
+            f"permute: every axis must be given once; got {axes} for shape {self.shape}. "
+            f"Order {tuple(range(rank))}, or exchange two with transpose?"
+        )
     return self._share(storage, view.permute(axes))
 
 
@@ -242,7 +270,7 @@ def flip(self: Tensor, *axes: object) -> Tensor:
         >>> Tensor([[1, 2], [3, 4]]).flip(1).tolist()
         [[2, 1], [4, 3]]
     """
-    chosen = axes_of("flip", flat_ints("flip", axes) if axes else None, self.ndim)
+    chosen = axes_of("flip", flat_ints("flip", axes, "axes") if axes else None, self.ndim)
     return _viewed(self, self._place()[1].flip(chosen))
 
 
@@ -277,11 +305,16 @@ def expanded(name: str, self: Tensor, extents: tuple[int, ...]) -> Tensor:
     own = self.shape
     missing = len(extents) - len(own)
     if missing < 0:
-        raise ShapeError(f"{name}: there must be at least {len(own)} extents; got {extents} for shape {own}.")
+        raise ShapeError(
+            f"{name}: there must be at least {counted(len(own), 'extent')}; got {extents} for shape {own}. "
+            "Write -1 for an axis that stays?"
+        )
     old = (1,) * missing + own
     full = tuple(a if b == -1 else b for a, b in zip(old, extents, strict=True))
     if any(a not in (1, b) or b < 0 for a, b in zip(old, full, strict=True)):
-        raise ShapeError(f"{name}: only axes of size 1 can be repeated; shape {own} to {extents}.")
+        raise ShapeError(
+            f"{name}: only axes of size 1 can be repeated; shape {own} to {extents}. Use repeat, or unsqueeze first?"
+        )
     return _viewed(self, self._place()[1].expand(full))
 
 
@@ -312,7 +345,7 @@ def unsqueeze(self: Tensor, dim: int) -> Tensor:
         >>> Tensor([1, 2]).unsqueeze(-1).tolist()
         [[1], [2]]
     """
-    return _viewed(self, self._place()[1].unsqueeze(axis_of("unsqueeze", dim, self.ndim + 1)))
+    return _viewed(self, self._place()[1].unsqueeze(axis_of("unsqueeze", dim, self.ndim + 1, new=True)))
 
 
 def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
@@ -326,13 +359,20 @@ def shrink(self: Tensor, bounds: Sequence[tuple[int, int] | None]) -> Tensor:
         [[2, 3], [5, 6]]
     """
     if not isinstance(bounds, (list, tuple)) or len(bounds) != self.ndim:
-        raise ShapeError(f"shrink: one pair of bounds for each axis; got {shown(bounds)} for {axes_text(self.ndim)}.")
+        raise ShapeError(
+            f"shrink: one pair of bounds for each axis; got {shown(bounds)} for {axes_text(self.ndim)}. "
+            "Write None for all of an axis?"
+        )
     pairs = [(0, n) if b is None else integers("shrink", "bounds", b) for b, n in zip(bounds, self.shape, strict=True)]
     if any(len(pair) != 2 for pair in pairs):
-        raise ShapeError(f"shrink: a pair of bounds is a first place and an end; got {bounds}.")
+        raise ShapeError(
+            f"shrink: a pair of bounds is a first place and an end; got {shown(bounds)}. Write ((first, end), ...)?"
+        )
     full = tuple((first, end) for first, end in pairs)
     if any(not 0 <= a <= b <= n for (a, b), n in zip(full, self.shape, strict=True)):
-        raise ShapeError(f"shrink: bounds must lie within the shape; {full} of {self.shape}.")
+        raise ShapeError(
+            f"shrink: bounds must lie within the shape; {full} of {self.shape}. Use a slice, which ends with the axis?"
+        )
     return _viewed(self, self._place()[1].shrink(full))
 
 
@@ -349,9 +389,21 @@ def unfold(self: Tensor, dim: int, size: int, step: int) -> Tensor:
         [[1, 2, 3], [3, 4, 5]]
     """
     a = axis_of("unfold", dim, self.ndim)
-    if size > self.shape[a] or size < 0 or step < 1:
-        raise ShapeError(f"unfold: windows of {size} by steps of {step} do not fit an axis of {self.shape[a]}.")
+    if size.__class__ is not int or step.__class__ is not int or not 0 <= size <= self.shape[a] or step < 1:
+        size, step = _window(size, step, a, self.shape[a])
     return _viewed(self, self._place()[1].unfold(a, size, step))
+
+
+def _window(size: Any, step: Any, axis: int, n: int) -> tuple[int, int]:
+    """The size and step of windows along an axis, as whole numbers.
+
+    Raises: ShapeError if they do not fit; DTypeError if they are none.
+    """
+    size, step = integer("unfold", "the size", size), integer("unfold", "the step", step)
+    if not 0 <= size <= n or step < 1:
+        advice = "Pad the axis first, or take smaller ones?" if size > n else "Give positive numbers?"
+        raise ShapeError(f"unfold: windows of {size} by steps of {step} do not fit axis {axis} of size {n}. {advice}")
+    return size, step
 
 
 def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -369,7 +421,7 @@ def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ten
     """
     a, b = axis_of("diagonal", dim1, self.ndim), axis_of("diagonal", dim2, self.ndim)
     if a == b:
-        raise ShapeError(f"diagonal: the axes must differ; got {dim1} and {dim2}.")
+        raise ShapeError(f"diagonal: the axes must differ; got {dim1} and {dim2}. Is another axis meant?")
     return _viewed(self, self._place()[1].diagonal(integer("diagonal", "the offset", offset), a, b))
 
 
@@ -387,6 +439,8 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if self.ndim == 0:
         return reshape(self, 1)
     a, b = axis_of("flatten", start_dim, self.ndim), axis_of("flatten", end_dim, self.ndim)
+    if a > b:
+        raise ShapeError(f"flatten: the first axis must not be after the last; got {a} and {b}. Exchange them?")
     return reshape(self, (*self.shape[:a], math.prod(self.shape[a : b + 1]), *self.shape[b + 1 :]))
 
 
@@ -402,7 +456,7 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
         (2, 3, 4)
     """
     a = axis_of("unflatten", dim, self.ndim)
-    inner = resolve_shape("unflatten", tuple(sizes), self.shape[a])
+    inner = resolve_shape("unflatten", integers("unflatten", "sizes", sizes), self.shape[a], f"axis {a}")
     return reshape(self, (*self.shape[:a], *inner, *self.shape[a + 1 :]))
 
 
@@ -423,12 +477,15 @@ def as_strided(self: Tensor, shape: Sequence[int], strides: Sequence[int], offse
     extents, steps = integers("as_strided", "extents", shape), integers("as_strided", "strides", strides)
     start = integer("as_strided", "the offset", offset)
     if len(extents) != len(steps) or any(n < 0 for n in extents):
-        raise ShapeError(f"as_strided: one stride for each extent of at least 0; got {extents} and {steps}.")
+        raise ShapeError(
+            f"as_strided: one stride for each extent of at least 0; got {extents} and {steps}. Give as many of both?"
+        )
     made = View(view.dtype, extents, tuple(s * item for s in steps), start * item)
     low, high = made.byte_bounds()
     if low < 0 or high > storage.nbytes:
         raise ShapeError(
-            f"as_strided: the view must lie within the storage; bytes {low} to {high} of {storage.nbytes}."
+            f"as_strided: the view must lie within the storage; bytes {low} to {high} of {storage.nbytes}. "
+            "Give smaller extents or strides?"
         )
     return _viewed(self, made)
 
@@ -444,12 +501,13 @@ def bitcast(self: Tensor, dtype: DTypeLike) -> Tensor:
         True
     """
     _, view = self._place()
-    target = dtypes.of(dtype)
+    target = dtypes.of(dtype, None, "bitcast")
     moved = view.bitcast(target)
     if moved is None:
+        whole = not view.shape or view.strides[-1] == view.dtype.itemsize
         raise DTypeError(
             f"bitcast: the last axis must be contiguous and divide evenly; {view.dtype.name}{list(view.shape)} "
-            f"to {target.name}. Call .contiguous() first?"
+            f"to {target.name}. {'Slice or pad the last axis' if whole else 'Call .contiguous()'} first?"
         )
     return _viewed(self, moved)
 
@@ -461,6 +519,8 @@ def T(self: Tensor) -> Tensor:  # noqa: N802 -- NumPy's name
 
 def mT(self: Tensor) -> Tensor:  # noqa: N802 -- NumPy's name
     """A view with the last two axes exchanged."""
+    if self.ndim < 2:
+        raise ShapeError(f"mT: there must be two axes; the shape is {self.shape}. Unsqueeze it first?")
     return transpose(self, -1, -2)
 
 
@@ -478,7 +538,9 @@ def movedim(self: Tensor, source: int | Sequence[int], target: int | Sequence[in
     sources = axes_of("movedim", source, self.ndim)
     targets = axes_of("movedim", target, self.ndim)
     if len(sources) != len(targets):
-        raise ShapeError(f"movedim: as many targets as sources are needed; got {source} and {target}.")
+        raise ShapeError(
+            f"movedim: as many targets as sources are needed; got {source} and {target}. Give a place for each?"
+        )
     order = [a for a in range(self.ndim) if a not in sources]
     for place, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(place, axis)
@@ -499,10 +561,15 @@ def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     """
     a = axis_of("narrow", dim, self.ndim)
     n = self.shape[a]
+    if start.__class__ is not int or length.__class__ is not int:
+        start, length = integer("narrow", "the start", start), integer("narrow", "the length", length)
     first = start + n if start < 0 else start
     if not 0 <= first <= first + length <= n:
-        raise ShapeError(f"narrow: the piece must lie within the axis; {length} from {start} of {n}.")
-    return shrink(self, [(first, first + length) if k == a else None for k in range(self.ndim)])
+        raise ShapeError(
+            f"narrow: the piece must lie within the axis; {length} from {start} on axis {a} of size {n}. "
+            "Use a slice, which ends with the axis?"
+        )
+    return _viewed(self, self._place()[1].slice(a, first, length, 1))
 
 
 def ravel(self: Tensor) -> Tensor:
@@ -529,7 +596,7 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     a = axis_of("select", dim, self.ndim)
     place, n = integer("select", "the index", index), self.shape[a]
     if not -n <= place < n:
-        raise IndexRangeError(f"select: {place} is out of range for axis {a} of size {n}.")
+        raise out_of_range("select", place, n, a)
     return _viewed(self, self._place()[1].select(a, place % n))
 
 
@@ -546,7 +613,7 @@ def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """
     plane = axes_of("rot90", dims, self.ndim)
     if len(plane) != 2:
-        raise ShapeError(f"rot90: two axes make a plane; got {shown(dims)}.")
+        raise ShapeError(f"rot90: two axes make a plane; got {shown(dims)}. Write dims=(0, 1)?")
     first, second = plane
     match integer("rot90", "the number of quarters", k) % 4:
         case 0:

@@ -17,7 +17,7 @@ from intaglio.core.locks import Level, across_forks
 from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, iota
 from intaglio.ops.movement import reshape
-from intaglio.tensor.arguments import flag, integer, is_listed, number
+from intaglio.tensor.arguments import flag, integer, is_listed, not_negative, number
 from intaglio.tensor.creation import device_name, wanting
 from intaglio.tensor.movement import flat_ints
 
@@ -138,7 +138,7 @@ def rand(
 
 def _rand(name: str, cls: type[Tensor], shape: tuple[int, ...], dtype: DTypeLike | None, device: str | None) -> Tensor:
     """Numbers uniform in [0, 1), for a named op."""
-    chosen = dtypes.of(dtype, dtypes.default_float)
+    chosen = dtypes.of(dtype, dtypes.default_float, name)
     _check_float(name, chosen)
     first, second = _bits(_count(name, shape))
     return cls._from_node(reshape(_unit(first, chosen, second), shape), device_name(device))
@@ -150,7 +150,7 @@ def _count(name: str, shape: tuple[int, ...]) -> int:
     Raises: ShapeError if an extent is negative.
     """
     if any(n < 0 for n in shape):
-        raise ShapeError(f"{name}: extents must not be negative; got {shape}.")
+        raise ShapeError(f"{name}: extents must not be negative; got {shape}. Give 0 or more?")
     return math.prod(shape)
 
 
@@ -180,7 +180,7 @@ def randn(
 
 def _randn(name: str, cls: type[Tensor], shape: tuple[int, ...], dtype: DTypeLike | None, device: str | None) -> Tensor:
     """Numbers of the normal distribution, for a named op."""
-    chosen = dtypes.of(dtype, dtypes.default_float)
+    chosen = dtypes.of(dtype, dtypes.default_float, name)
     _check_float(name, chosen)
     first, second = _bits(_count(name, shape))
     inner = dtypes.float64 if chosen is dtypes.float64 else dtypes.float32
@@ -217,15 +217,20 @@ def randint(
         shape, size = shape[:-1], shape[-1]
     if size is not None:
         if len(shape) not in (1, 2):
-            raise ShapeError(f"randint: before the size, high or low and high are wanted; got {shape}.")
+            raise ShapeError(
+                f"randint: before the size, high or low and high are wanted; got {shape}. "
+                "Write randint(low, high, (2, 3))?"
+            )
         ends, shape = (0, *shape)[-2:], (size,)
     low, high = integer("randint", "low", ends[0]), integer("randint", "high", ends[1])
     extents = flat_ints("randint", shape)
-    chosen = dtypes.of(dtype, dtypes.int64)
+    chosen = dtypes.of(dtype, dtypes.int64, "randint")
     if high <= low:
-        raise ValueRangeError(f"randint: high must be above low; got [{low}, {high}).")
+        raise ValueRangeError(f"randint: high must be above low; got [{low}, {high}). Exchange or widen them?")
     if not (chosen.fits(low) and chosen.fits(high - 1)):
-        raise ValueRangeError(f"randint: the dtype must hold the range; {chosen.name} cannot hold [{low}, {high}).")
+        raise ValueRangeError(
+            f"randint: the dtype must hold the range; {chosen.name} cannot hold [{low}, {high}). Give a wider dtype?"
+        )
     first, second = _bits(_count("randint", extents))
     wide = ops.or_(
         ops.shl(ops.cast(ops.shr(first, _number(1)), dtypes.int64), const(dtypes.int64, 32)),
@@ -260,6 +265,8 @@ def uniform(
         (True, True)
     """
     first, last = number("uniform", "low", low), number("uniform", "high", high)
+    if first > last:
+        raise ValueRangeError(f"uniform: high must not be below low; got [{first}, {last}). Exchange them?")
     return _uniform("uniform", cls, flat_ints("uniform", shape), first, last, dtype, device, requires_grad)
 
 
@@ -370,12 +377,14 @@ def normal(
         std: Their standard deviation.
         dtype: The element type; by default the default float, float32.
         device: Where; by default the configured device.
-    Raises: ShapeError if an extent is negative; DTypeError if it is no integer.
+    Raises: ShapeError if an extent is negative; DTypeError if it is no integer; ValueRangeError if `std` is negative.
     Examples:
         >>> Tensor.normal(3, mean=5.0, std=0.0).tolist()
         [5.0, 5.0, 5.0]
     """
     width, center = number("normal", "std", std), number("normal", "mean", mean)
+    if width < 0:
+        raise ValueRangeError(f"normal: std must not be negative; got {width}. Is {-width} meant?")
     return _randn("normal", cls, flat_ints("normal", shape), dtype, device) * width + center
 
 
@@ -396,7 +405,7 @@ def rand_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
         >>> Tensor.zeros(2, 3).rand_like().shape
         (2, 3)
     """
-    return _rand("rand_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype), self._near)
+    return _rand("rand_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype, "rand_like"), self._near)
 
 
 def randn_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
@@ -408,7 +417,7 @@ def randn_like(self: Tensor, dtype: DTypeLike | None = None) -> Tensor:
         >>> Tensor.zeros(2, 3).randn_like().shape
         (2, 3)
     """
-    return _randn("randn_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype), self._near)
+    return _randn("randn_like", self.__class__, self.shape, dtypes.of(dtype, self.dtype, "randn_like"), self._near)
 
 
 def bernoulli(self: Tensor, p: float | None = None) -> Tensor:
@@ -427,7 +436,7 @@ def bernoulli(self: Tensor, p: float | None = None) -> Tensor:
         return (rand_like(self, dtypes.float32) < self).cast(self.dtype)
     chance = number("bernoulli", "p", p)
     if not 0 <= chance <= 1:
-        raise ValueRangeError(f"bernoulli: the probability must be in [0, 1]; got {chance}.")
+        raise ValueRangeError(f"bernoulli: the probability must be in [0, 1]; got {chance}. Is it in percent?")
     return (rand_like(self, dtypes.float32) < chance).cast(self.dtype)
 
 
@@ -460,7 +469,11 @@ def multinomial(self: Tensor, num_samples: int = 1, replacement: bool = False) -
     """
     count = integer("multinomial", "the number of samples", num_samples)
     if self.ndim not in (1, 2):
-        raise ShapeError(f"multinomial: the weights must be a vector or rows; got shape {self.shape}.")
+        raise ShapeError(
+            f"multinomial: the weights must be a vector or rows; got shape {self.shape}. Reshape them to (-1, "
+            f"{self.shape[-1] if self.shape else 1})?"
+        )
+    not_negative("multinomial", "the number of samples", count)
     weights = self.cast(dtypes.float64).numpy()
     if not (np.isfinite(weights) & (weights >= 0)).all():
         raise ValueRangeError("multinomial: weights must be finite and not negative; some are not. Use softmax first?")
@@ -468,7 +481,8 @@ def multinomial(self: Tensor, num_samples: int = 1, replacement: bool = False) -
     fewest = int((weights > 0).sum(-1).min(initial=weights.shape[-1]))
     if not 0 <= needed <= fewest:
         raise ValueRangeError(
-            f"multinomial: as many weights must be above 0 as are drawn; {count} drawn, {fewest} above 0."
+            f"multinomial: as many weights must be above 0 as are drawn; {count} drawn, {fewest} above 0. "
+            f"{'Give a weight above 0' if replacement else 'Draw fewer, or with replacement=True'}?"
         )
     if not replacement and count > 1:
         draws = _exponential(self)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from intaglio.core.dtypes import DType, DTypeLike, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.ir.node import make_known
@@ -70,7 +72,10 @@ def _form(name: str, kind: str, dtype: DType, shape: Shape, axis: int | tuple[in
     check_computes(name, dtype)
     axes = axes_of(name, axis, len(shape))
     if kind in EXTREMES and name not in TRUTHS and any(shape[a] == 0 for a in axes):
-        raise ShapeError(f"{name}: there must be an element to choose; the axes {axes} of shape {shape} are empty.")
+        raise ShapeError(
+            f"{name}: there must be an element to choose; the axes {axes} of shape {shape} are empty. "
+            "Check numel() first?"
+        )
     left = tuple(n for a, n in enumerate(shape) if a not in axes)
     wide = dtype if kind in EXTREMES else single(dtype)
     if not axes:
@@ -82,13 +87,34 @@ def _form(name: str, kind: str, dtype: DType, shape: Shape, axis: int | tuple[in
 
 def _total(name: str, kind: str, node: Node, axis: Axis, keepdim: object) -> tuple[Node, int]:
     """(a value reduced by a named op, in the dtype that it is computed in, and how many elements each is of)."""
-    if axis is not None and axis.__class__ is not int:
-        axis = axes_of(name, axis, len(node.shape))
+    if keepdim.__class__ is not bool or (axis is not None and axis.__class__ is not int):
+        axis, keepdim = axes_of(name, axis, len(node.shape)), keepdim if type(keepdim) is bool else _kept(name, keepdim)
     dtype, count, op, shape, keep, kept = _form(name, kind, node.dtype, node.shape, axis, bool(keepdim))
     node = ops.cast(node, dtype)
     if op is not None:
         node = make_known(op, (node,), dtype, shape)
     return node if keep is None else make_known(keep, (node,), dtype, kept), count
+
+
+def _kept(name: str, keepdim: object) -> bool:
+    """Whether axes are kept, as a named op is told: a number there is mostly a second axis.
+
+    Raises: DTypeError if it is neither True nor False.
+    """
+    if isinstance(keepdim, int) and not isinstance(keepdim, bool):
+        raise DTypeError(
+            f"{name}: keepdim must be True or False; got {keepdim}. Name several axes as one tuple, or write keepdim="
+            f"{bool(keepdim)}?"
+        )
+    return _keeps(name, keepdim)
+
+
+def _keeps(name: str, keepdim: object) -> bool:
+    """Whether an axis is kept, as a named op of one axis is told.
+
+    Raises: DTypeError if it is neither True nor False.
+    """
+    return flag(name, "keepdim", keepdim.item() if isinstance(keepdim, np.bool) else keepdim)
 
 
 def _reduced(name: str, kind: str, self: Tensor, node: Node, axis: Axis, keepdim: object) -> Tensor:
@@ -97,10 +123,10 @@ def _reduced(name: str, kind: str, self: Tensor, node: Node, axis: Axis, keepdim
     return self._make(ops.cast(found, node.dtype), self)
 
 
-def _accumulated(node: Node, dtype: DTypeLike | None) -> Node:
-    """The operand of a sum or product: bool and small integers as int64 (uint64 stays)."""
+def _accumulated(name: str, node: Node, dtype: DTypeLike | None) -> Node:
+    """The operand of a named sum or product: bool and small integers as int64 (uint64 stays)."""
     if dtype is not None:
-        return ops.cast(node, dtypes.of(dtype))
+        return ops.cast(node, dtypes.of(dtype, None, name))
     if node.dtype.is_float or node.dtype in (dtypes.int64, dtypes.uint64):
         return node
     return ops.cast(node, dtypes.int64)
@@ -119,7 +145,7 @@ def sum_(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
         >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
         [4, 6]
     """
-    return _reduced("sum", "sum", self, _accumulated(self._value(), dtype), axis, keepdim)
+    return _reduced("sum", "sum", self, _accumulated("sum", self._value(), dtype), axis, keepdim)
 
 
 def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
@@ -135,7 +161,7 @@ def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
         >>> Tensor([[1, 2], [3, 4]]).prod(axis=1).tolist()
         [2, 12]
     """
-    return _reduced("prod", "prod", self, _accumulated(self._value(), dtype), axis, keepdim)
+    return _reduced("prod", "prod", self, _accumulated("prod", self._value(), dtype), axis, keepdim)
 
 
 def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -202,6 +228,17 @@ def all_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return _reduced("all", "min", self, ops.cast(self._value(), dtypes.bool), axis, keepdim)
 
 
+def _float_of(name: str, dtype: DTypeLike) -> DType:
+    """The float dtype that a named op is to compute in.
+
+    Raises: DTypeError if it is none.
+    """
+    chosen = dtypes.of(dtype, None, name)
+    if not chosen.is_float:
+        raise DTypeError(f"{name}: the dtype must be a float; got {chosen.name}. Cast the result?")
+    return chosen
+
+
 def mean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """The arithmetic mean along axes; integers give the default float, if no dtype is named.
 
@@ -216,8 +253,8 @@ def mean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
         [2.0, 3.0]
     """
     node = self._value()
-    own = node.dtype
-    node = ops.cast(node, dtypes.of(dtype, own if own.is_float else dtypes.default_float))
+    own = node.dtype if node.dtype.is_float else dtypes.default_float
+    node = ops.cast(node, own if dtype is None else _float_of("mean", dtype))
     total, count = _total("mean", "sum", node, axis, keepdim)
     return self._make(ops.cast(ops.div(total, const(total.dtype, count)), node.dtype), self)
 
@@ -278,7 +315,7 @@ def std(
 
 def _variance(name: str, x: Tensor, axis: Axis, keepdim: bool, correction: float, unbiased: bool | None) -> Tensor:
     """The variance of floats, for a named op."""
-    axes = axes_of(name, axis, x.ndim)
+    axes, keepdim = axes_of(name, axis, x.ndim), keepdim if type(keepdim) is bool else _kept(name, keepdim)
     count = math.prod(x.shape[a] for a in axes)
     less = number(name, "correction", correction)
     if unbiased is not None:
@@ -317,7 +354,9 @@ def _search(name: str, kind: str, dtype: DType, shape: Shape, axis: int | None, 
     """
     size = math.prod(shape)
     if size == 0 and (axis is None or shape[axis_of(name, axis, len(shape))] == 0):
-        raise ShapeError(f"{name}: there must be an element to choose; the tensor has shape {shape}.")
+        raise ShapeError(
+            f"{name}: there must be an element to choose; the tensor has shape {shape}. Check numel() first?"
+        )
     check_computes(name, dtype)
     flat = Reshape((size,)) if axis is None and len(shape) != 1 else None
     along = 0 if axis is None else axis_of(name, axis, len(shape))
@@ -362,7 +401,7 @@ def argmax(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
         >>> Tensor([[1, 5, 5], [7, 2, 0]]).argmax(axis=1).tolist()
         [1, 0]
     """
-    return _position("argmax", "max", self, axis, keepdim=keepdim)
+    return _position("argmax", "max", self, axis, keepdim=keepdim is not False and _keeps("argmax", keepdim))
 
 
 def argmin(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
@@ -377,7 +416,7 @@ def argmin(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
         >>> Tensor([[1, 5, 5], [7, 2, 0]]).argmin(axis=1).tolist()
         [0, 2]
     """
-    return _position("argmin", "min", self, axis, keepdim=keepdim)
+    return _position("argmin", "min", self, axis, keepdim=keepdim is not False and _keeps("argmin", keepdim))
 
 
 def _running(name: str, kind: str, self: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor:
@@ -385,7 +424,7 @@ def _running(name: str, kind: str, self: Tensor, axis: int, dtype: DTypeLike | N
     node = self._value()
     check_computes(name, node.dtype)
     if kind not in EXTREMES:
-        node = _accumulated(node, dtype)
+        node = _accumulated(name, node, dtype)
     if self.ndim == 0:
         axis_of(name, axis, 1)
         return self._make(node, self)
@@ -524,12 +563,13 @@ def logsumexp(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
         >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 4)
         0.6931
     """
-    x = widened(self)
-    axes = axes_of("logsumexp", axis, self.ndim)
+    x, axes = widened(self), axes_of("logsumexp", axis, self.ndim)
     top = _top(x, axes)
     safe = top.isfinite().where(top, 0.0)
     result = _narrowed(sum_((x - safe).exp(), axes, keepdim=True).log() + safe, self)
-    return result if keepdim else result.reshape(tuple(n for a, n in enumerate(self.shape) if a not in axes))
+    if keepdim is not False and _kept("logsumexp", keepdim):
+        return result
+    return result.reshape(tuple(n for a, n in enumerate(self.shape) if a not in axes))
 
 
 def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = False) -> Tensor:
@@ -547,10 +587,10 @@ def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = F
         >>> t.norm(1).item(), t.norm(dim=1).tolist()
         (12.0, [5.0, 5.0])
     """
-    power = 2.0 if p == "fro" else number("norm", "p", p)
+    power = 2.0 if isinstance(p, str) and p == "fro" else number("norm", "p", p)
     if not self.dtype.is_float:
         raise DTypeError(f"norm: the tensor must be of floats; it is {self.dtype.name}. Cast it first?")
-    axes = axes_of("norm", dim, self.ndim)
+    axes, keepdim = axes_of("norm", dim, self.ndim), keepdim if type(keepdim) is bool else _kept("norm", keepdim)
     x = widened(self)
     match power:
         case 0:
@@ -577,7 +617,9 @@ def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:
         >>> Tensor([[1, 0], [2, 3]]).count_nonzero(axis=0).tolist()
         [2, 1]
     """
-    return sum_(self != 0, axis)
+    return _reduced(
+        "count_nonzero", "sum", self, _accumulated("count_nonzero", (self != 0)._value(), None), axis, False
+    )
 
 
 def trace(self: Tensor) -> Tensor:
@@ -590,7 +632,7 @@ def trace(self: Tensor) -> Tensor:
         5
     """
     if self.ndim != 2:
-        raise ShapeError(f"trace: the tensor must be a matrix; the shape is {self.shape}.")
+        raise ShapeError(f"trace: the tensor must be a matrix; the shape is {self.shape}. Use diagonal and sum?")
     return sum_(self.diagonal())
 
 
@@ -607,13 +649,17 @@ def median(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tens
         >>> Tensor([7, 1, 3, 2]).median().item()
         2
     """
+    if keepdim.__class__ is not bool:
+        keepdim = _keeps("median", keepdim)
     if axis is None:
         found = median(self.reshape(-1), 0)
         return found.reshape((1,) * self.ndim) if keepdim else found
     a = axis_of("median", axis, self.ndim)
     n = self.shape[a]
     if n == 0:
-        raise ShapeError(f"median: there must be an element to choose; the tensor has shape {self.shape}.")
+        raise ShapeError(
+            f"median: there must be an element to choose; the tensor has shape {self.shape}. Check numel() first?"
+        )
     ordered = self.sort(a).values
     middle = ordered.select(a, (n - 1) // 2)
     if self.dtype.is_float:
@@ -634,8 +680,8 @@ def nansum(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeL
         >>> Tensor([1.0, float("nan"), 2.0]).nansum().item()
         3.0
     """
-    axes = axes_of("nansum", axis, self.ndim)
-    return sum_(self.isnan().where(0, self) if self.dtype.is_float else self, axes, keepdim, dtype)
+    counted = self.isnan().where(0, self) if self.dtype.is_float else self
+    return _reduced("nansum", "sum", self, _accumulated("nansum", counted._value(), dtype), axis, keepdim)
 
 
 def nanmean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
@@ -651,7 +697,7 @@ def nanmean(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DType
         >>> Tensor([1.0, float("nan"), 2.0]).nanmean().item()
         1.5
     """
-    axes = axes_of("nanmean", axis, self.ndim)
-    x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float))
+    axes, keepdim = axes_of("nanmean", axis, self.ndim), keepdim if type(keepdim) is bool else _kept("nanmean", keepdim)
+    x = self.cast(dtypes.of(dtype, self.dtype if self.dtype.is_float else dtypes.default_float, "nanmean"))
     wide = widened(x)
     return _narrowed(nansum(wide, axes, keepdim) / sum_(wide == wide, axes, keepdim), x)

@@ -145,7 +145,10 @@ def topk(self: Tensor, k: int, dim: int = -1, *, largest: bool = True) -> Sorted
     down = flag("topk", "largest", largest)
     count = integer("topk", "k", k)
     if not 0 <= count <= self.shape[a]:
-        raise IndexRangeError(f"topk: k must not be negative, nor exceed the axis; {count} of {self.shape[a]}.")
+        raise IndexRangeError(
+            f"topk: k must be in [0, {self.shape[a]}] on axis {a} of size {self.shape[a]}; got {count}. "
+            f"Is k={min(max(count, 0), self.shape[a])} meant?"
+        )
     order = _few(self, a, count, descending=down)
     if order is None:
         order = _order(self, a, count, descending=down)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from intaglio.core.dtypes import promote
 from intaglio.core.errors import ShapeError, ValueRangeError
+from intaglio.core.words import counted
 from intaglio.ir.node import make
 from intaglio.ops.convolution import Convolution
 from intaglio.ops.elementwise import cast
-from intaglio.tensor.arguments import integer, integers, tensor
-from intaglio.tensor.elementwise import check_device
+from intaglio.tensor.arguments import axes, flag, integer, integers, shown, tensor
+from intaglio.tensor.elementwise import ADD, binary, check_device
 
 if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
@@ -20,18 +21,28 @@ if TYPE_CHECKING:
 Extents = int | Sequence[int]
 
 
-def _each(name: str, value: Extents, rank: int, *, least: int = 1) -> tuple[int, ...]:
-    """A number for each spatial axis.
+def _each(name: str, what: str, value: Extents, rank: int, *, least: int = 1) -> tuple[int, ...]:
+    """A number for each spatial axis, for an argument of a named op.
 
     Raises: ShapeError unless there are as many; ValueRangeError if one is too small.
     """
-    given = integers(name, "numbers for spatial axes", value)
+    given = integers(name, f"the numbers of {what}", value)
     found = given * rank if isinstance(value, int) else given
-    if len(found) != rank:
-        raise ShapeError(f"{name}: one number for each of {rank} spatial axes; got {found}.")
-    if any(n < least for n in found):
-        raise ValueRangeError(f"{name}: numbers must be at least {least}; got {found}.")
+    if len(found) != rank or min(found, default=least) < least:
+        raise _unlike_axes(name, what, value, found, rank, least)
     return found
+
+
+def _unlike_axes(
+    name: str, what: str, value: Extents, found: tuple[int, ...], rank: int, least: int
+) -> ShapeError | ValueRangeError:
+    """The error for an argument of a named op that has not a number for each spatial axis, or one that is too small."""
+    if len(found) != rank:
+        return ShapeError(
+            f"{name}: {what} must have one number for each spatial axis; got {found} for {axes(rank)}. "
+            "Write one number for all?"
+        )
+    return ValueRangeError(f"{name}: {what} must be at least {least}; got {shown(value)}. Write {least}?")
 
 
 def _spatial_rank(name: str, self: Tensor) -> int:
@@ -40,7 +51,9 @@ def _spatial_rank(name: str, self: Tensor) -> int:
     Raises: ShapeError if there is none.
     """
     if self.ndim < 3:
-        raise ShapeError(f"{name}: the input must have two axes and the spatial ones; got {self.shape}.")
+        raise ShapeError(
+            f"{name}: the input must have two axes and the spatial ones; got {self.shape}. Unsqueeze it first?"
+        )
     return self.ndim - 2
 
 
@@ -58,13 +71,32 @@ def _check_channels(name: str, self: Tensor, weight: Tensor, groups: int, channe
     """Raise where input, weight and groups do not fit; `channels` are those that the weight takes."""
     if weight.ndim < 3 or self.ndim != weight.ndim:
         raise ShapeError(
-            f"{name}: input and weight must have two axes and the spatial ones; got {self.shape} and {weight.shape}."
+            f"{name}: input and weight must have two axes and the spatial ones; got {self.shape} and {weight.shape}. "
+            "Unsqueeze one?"
         )
     if groups < 1 or self.shape[1] != channels or weight.shape[0] % groups:
-        raise ShapeError(
-            f"{name}: channels must agree; input {self.shape} has {self.shape[1]}, weight {weight.shape} in {groups} "
-            f"groups takes {channels}."
+        raise _unlike_channels(name, self, weight, groups, channels)
+
+
+def _unlike_channels(name: str, self: Tensor, weight: Tensor, groups: int, channels: int) -> ShapeError:
+    """The error for channels or groups that do not fit."""
+    own = counted(groups, "group")
+    if groups < 1:
+        return ShapeError(f"{name}: there must be at least one group; got {groups}. Leave groups out?")
+    if self.shape[1] == channels:
+        return ShapeError(
+            f"{name}: groups must divide the weight's first axis; weight {weight.shape}, {own}. Change groups?"
         )
+    advice = "Change groups?" if groups > 1 else "Transpose or slice one?"
+    return ShapeError(
+        f"{name}: channels must agree; input {self.shape} has {self.shape[1]}, weight {weight.shape} in {own} takes "
+        f"{channels}. {advice}"
+    )
+
+
+def _with_bias(name: str, out: Tensor, bias: Tensor) -> Tensor:
+    """The output of a named op, with a number added to each channel."""
+    return binary(name, ADD, out, tensor(name, "the bias", bias).reshape(-1, *(1,) * (out.ndim - 2)))
 
 
 def conv2d(
@@ -94,14 +126,16 @@ def conv2d(
     weight, groups = tensor("conv2d", "the weight", weight), integer("conv2d", "the number of groups", groups)
     rank = weight.ndim - 2
     _check_channels("conv2d", self, weight, groups, math.prod(weight.shape[1:2]) * groups)
-    strides, dilations = _each("conv2d", stride, rank), _each("conv2d", dilation, rank)
-    pads = _each("conv2d", padding, rank, least=0)
+    strides, dilations = _each("conv2d", "stride", stride, rank), _each("conv2d", "dilation", dilation, rank)
+    pads = _each("conv2d", "padding", padding, rank, least=0)
     kernel = weight.shape[2:]
     positions: list[int] = []
     for n, k, s, d, p in zip(self.shape[2:], kernel, strides, dilations, pads, strict=True):
         reach, padded = d * (k - 1) + 1, n + 2 * p
         if not 1 <= reach <= padded:
-            raise ShapeError(f"conv2d: the window must fit the padded input; {reach} on {padded}.")
+            raise ShapeError(
+                f"conv2d: the window must fit the padded input; window {reach}, padded input {padded}. Add padding?"
+            )
         positions.append((padded - reach) // s + 1)
     check_device("conv2d", self, weight)
     x, w = self._value(), weight._value()
@@ -109,7 +143,7 @@ def conv2d(
     around = tuple((p, p) for p in pads)
     op = Convolution(tuple(positions), kernel, strides, dilations, around, groups)
     out = self._make(make(op, cast(x, dtype), cast(w, dtype)), self, weight)
-    return out if bias is None else out + tensor("conv2d", "the bias", bias).reshape(-1, *(1,) * rank)
+    return out if bias is None else _with_bias("conv2d", out, bias)
 
 
 def conv_transpose2d(
@@ -142,19 +176,23 @@ def conv_transpose2d(
     weight, groups = tensor(name, "the weight", weight), integer(name, "the number of groups", groups)
     rank = weight.ndim - 2
     _check_channels(name, self, weight, groups, math.prod(weight.shape[:1]))
-    strides, dilations = _each("conv_transpose2d", stride, rank), _each("conv_transpose2d", dilation, rank)
-    pads = _each("conv_transpose2d", padding, rank, least=0)
-    more = _each("conv_transpose2d", output_padding, rank, least=0)
+    strides, dilations = _each(name, "stride", stride, rank), _each(name, "dilation", dilation, rank)
+    pads = _each(name, "padding", padding, rank, least=0)
+    more = _each(name, "output_padding", output_padding, rank, least=0)
     x = self
     if any(s > 1 for s in strides) and self.numel():
         spread = tuple((n - 1) * s + 1 for n, s in zip(self.shape[2:], strides, strict=True))
         x = self.__class__.zeros(*self.shape[:2], *spread, dtype=self.dtype, device=self.device)
         x[(..., *(slice(None, None, s) for s in strides))] = self
     reach = [d * (k - 1) for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    for n, q, p, m in zip(x.shape[2:], reach, pads, more, strict=True):
+        if n + q + m < 2 * p + 1:
+            raise ShapeError(f"{name}: padding must leave something; {p} on both sides of {n + q + m}. Give less?")
     x = x.pad([(0, 0), (0, 0), *((r - p, r - p + m) for r, p, m in zip(reach, pads, more, strict=True))])
     turned = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]).transpose(1, 2)
     turned = turned.flip(*range(3, 3 + rank)).reshape(-1, weight.shape[0] // groups, *weight.shape[2:])
-    return conv2d(x, turned, bias, groups, 1, dilation, 0)
+    out = conv2d(x, turned, None, groups, 1, dilation, 0)
+    return out if bias is None else _with_bias(name, out, bias)
 
 
 def _pool_pads(
@@ -174,10 +212,10 @@ def _pool_pads(
         if n + 2 * p < reach or 2 * p > reach:
             raise ShapeError(
                 f"{name}: the window must fit the padded input, with padding of at most half of it; "
-                f"window {reach}, input {n}, padding {p}."
+                f"window {reach}, input {n}, padding {p}. Change kernel_size or padding?"
             )
         count = (n + 2 * p - reach) // s + 1
-        if ceil_mode:
+        if ceil_mode and flag(name, "ceil_mode", ceil_mode):
             count = math.ceil((n + 2 * p - reach) / s) + 1
             if (count - 1) * s >= n + p:
                 count -= 1  # a window that starts in the padding on the far side is left out
@@ -209,9 +247,10 @@ def max_pool2d(
         [[[[5, 7], [13, 15]]]]
     """
     rank = _spatial_rank("max_pool2d", self)
-    kernel, dilations = _each("max_pool2d", kernel_size, rank), _each("max_pool2d", dilation, rank)
-    strides = kernel if stride is None else _each("max_pool2d", stride, rank)
-    pads = _each("max_pool2d", padding, rank, least=0)
+    kernel = _each("max_pool2d", "kernel_size", kernel_size, rank)
+    dilations = _each("max_pool2d", "dilation", dilation, rank)
+    strides = kernel if stride is None else _each("max_pool2d", "stride", stride, rank)
+    pads = _each("max_pool2d", "padding", padding, rank, least=0)
     around = _pool_pads("max_pool2d", self.shape[2:], kernel, strides, dilations, pads, ceil_mode=ceil_mode)
     x = self.pad([(0, 0), (0, 0), *around], value=self.dtype.min) if any(a or b for a, b in around) else self
     return windows(x, kernel, strides, dilations).max(tuple(range(-rank, 0)))
@@ -243,9 +282,10 @@ def avg_pool2d(
         [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
     rank = _spatial_rank("avg_pool2d", self)
-    kernel, dilations = _each("avg_pool2d", kernel_size, rank), _each("avg_pool2d", dilation, rank)
-    strides = kernel if stride is None else _each("avg_pool2d", stride, rank)
-    pads = _each("avg_pool2d", padding, rank, least=0)
+    kernel = _each("avg_pool2d", "kernel_size", kernel_size, rank)
+    dilations = _each("avg_pool2d", "dilation", dilation, rank)
+    strides = kernel if stride is None else _each("avg_pool2d", "stride", stride, rank)
+    pads = _each("avg_pool2d", "padding", padding, rank, least=0)
     around = _pool_pads("avg_pool2d", self.shape[2:], kernel, strides, dilations, pads, ceil_mode=ceil_mode)
     inside = tuple(range(-rank, 0))
     counted = [(p, p) if count_include_pad else (0, 0) for p in pads]

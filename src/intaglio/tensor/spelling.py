@@ -28,6 +28,7 @@ def spelled(function: F) -> F:
     code = function.__code__
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     others = {OTHER[name]: name for name in own if name in OTHER}
+    function.__qualname__ = function.__qualname__.rstrip("_")  # of which Python's errors speak
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -37,7 +38,7 @@ def spelled(function: F) -> F:
             raise DTypeError(f"{function.__name__.rstrip('_')}: there is no `out`. Assign to it: out[...] = x?")
         for name in [name for name in kwargs if name in others]:
             if others[name] in kwargs:
-                raise TypeError(
+                raise DTypeError(
                     f"{function.__name__.rstrip('_')}: {others[name]} and {name} mean the same; got both. Drop one?"
                 )
             kwargs[others[name]] = kwargs.pop(name)

@@ -9,7 +9,6 @@ from intaglio.core.dtypes import DTypeLike, Number, dtypes
 from intaglio.core.errors import DTypeError, ShapeError
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import realize as engine
-from intaglio.storage.checks import remember_check
 from intaglio.storage.history import tracking
 from intaglio.storage.postponed import waits_for
 from intaglio.storage.report import Report, report
@@ -80,8 +79,10 @@ class Tensor(TensorBase):
     def __init__(
         self, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool | None = None
     ) -> None:
-        creation.from_data(self, data, dtypes.of(dtype) if dtype is not None else None, creation.device_name(device))
-        creation.wanting(self, "Tensor", requires_grad)
+        chosen = dtypes.of(dtype, None, "Tensor") if dtype is not None else None
+        creation.from_data(self, data, chosen, creation.device_name(device))
+        if requires_grad is not None:
+            creation.wanting(self, "Tensor", requires_grad)
 
     # -- what the modules of functions use
 
@@ -139,16 +140,10 @@ class Tensor(TensorBase):
             found = storage.extremes = (storage.sequence, view, *convert.extremes(array))
             return found[2:]
 
-    def _remember_check(
-        self, wrapped: Node, bad: Node, index: Node, n: int, axis: int, site: tuple[str, int] | None, name: str
-    ) -> None:
-        """Have computed positions checked before they are used."""
-        remember_check(wrapped, bad, index, n, axis, site, name)
-
-    def _check_write(self, storage: Storage, *sources: Any) -> None:
-        """Raise where a write is not allowed."""
+    def _check_write(self, storage: Storage, name: str) -> None:
+        """Raise where a named op's write is not allowed."""
         if tracking.begun:
-            gradients.check_write(self, storage)
+            gradients.check_write(self, storage, name)
 
     def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
         """Note a write for gradients."""
@@ -209,6 +204,10 @@ class Tensor(TensorBase):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
+        if value is not None and arguments.tensor("grad", "the gradient", value).shape != self.shape:
+            raise ShapeError(
+                f"grad: the gradient must have the tensor's shape; {value.shape} for {self.shape}. Reshape it?"
+            )
         self._grad = value
 
     requires_grad_, backward, gradient = gradients.requires_grad_, gradients.backward, gradients.gradient
@@ -340,7 +339,8 @@ class Tensor(TensorBase):
         strides = self._place()[1].strides
         if any(n % self.itemsize for n in strides):
             raise ShapeError(
-                f"stride: strides must be whole elements of {self.itemsize} bytes; they are {strides} bytes."
+                f"stride: strides must be whole elements of {self.itemsize} bytes; they are {strides} bytes. "
+                "Call .contiguous() first?"
             )
         apart = tuple(n // self.itemsize for n in strides)
         return apart if dim is None else apart[movement.axis_of("stride", dim, self.ndim)]
@@ -455,7 +455,7 @@ class Tensor(TensorBase):
             >>> for i in range(100):
             ...     t[i] = i
             >>> t.journal()
-            1 pending entries
+            1 pending entry
               100 numbers into float32[100]: one whole-array write
         """
         return report(self._place()[0])
@@ -468,7 +468,9 @@ class Tensor(TensorBase):
         if made is not own and KINDS[made.kind] > KINDS[own.kind]:
             raise DTypeError(f"{name}: the result is {made.name} and cannot go into {own.name}. Cast the tensor first?")
         if out.shape != self.shape:
-            raise ShapeError(f"{name}: the result must have the target's shape; {out.shape} into {self.shape}.")
+            raise ShapeError(
+                f"{name}: the result must have the target's shape; {out.shape} into {self.shape}. Make a new tensor?"
+            )
         self._put(out, name)
         return self
 
@@ -484,7 +486,7 @@ class Tensor(TensorBase):
             and value._grad_state is None
         ):
             if self._storage.read_only:
-                self._storage.check_writable(self._place()[1])
+                self._storage.check_writable(self._place()[1], name)
             assert value._skeleton is not None
             self._storage.write_element(skeleton.dtype, self._offset, value._skeleton, value._holes)
             return
@@ -550,7 +552,7 @@ class Tensor(TensorBase):
             >>> Tensor([1, 2]).zero_().tolist()
             [0, 0]
         """
-        return self.assign(0)
+        return self._assigned(0, "zero_")
 
     def __iadd__(self, other: Any) -> Self:
         return self._in_place(Tensor.__add__(self, other), "iadd")
@@ -600,7 +602,8 @@ class Tensor(TensorBase):
             >>> Tensor([1, 2]).add_(10).tolist()
             [11, 12]
         """
-        return self._in_place(elementwise.add(self, other, alpha=alpha), "add_")
+        other = other if alpha is elementwise.ONE else elementwise.scaled("add_", self, other, alpha)
+        return self._in_place(elementwise.binary("add_", elementwise.ADD, self, other), "add_")
 
     def sub_(self, other: Any, *, alpha: Number = 1) -> Self:
         """Subtract from every element, in place; as sub.
@@ -614,7 +617,8 @@ class Tensor(TensorBase):
             >>> Tensor([1, 2]).sub_(1, alpha=3).tolist()
             [-2, -1]
         """
-        return self._in_place(elementwise.sub(self, other, alpha=alpha), "sub_")
+        other = other if alpha is elementwise.ONE else elementwise.scaled("sub_", self, other, alpha)
+        return self._in_place(elementwise.binary("sub_", elementwise.SUB, self, other), "sub_")
 
     def mul_(self, other: Any) -> Self:
         """Multiply every element, in place; as mul.
@@ -627,7 +631,7 @@ class Tensor(TensorBase):
             >>> Tensor([1, 2]).mul_(3).tolist()
             [3, 6]
         """
-        return self._in_place(elementwise.mul(self, other), "mul_")
+        return self._in_place(elementwise.binary("mul_", elementwise.MUL, self, other), "mul_")
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Self:
         """Divide every element, in place; as div.
@@ -641,6 +645,8 @@ class Tensor(TensorBase):
             >>> Tensor([1.0, 3.0]).div_(2).tolist()
             [0.5, 1.5]
         """
+        if rounding_mode is None:
+            return self._in_place(elementwise.binary("div_", elementwise.DIV, self, other), "div_")
         return self._in_place(elementwise.div(self, other, rounding_mode=rounding_mode), "div_")
 
     def clamp_(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002 -- PyTorch's names
@@ -986,6 +992,9 @@ class Tensor(TensorBase):
 
     def __float__(self) -> Any:
         return _real(self.item())
+
+    def __delitem__(self, index: Any) -> None:
+        raise DTypeError("delitem: a tensor keeps its elements. Take the others, as t[:-1] or t[mask]?")
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:

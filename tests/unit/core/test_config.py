@@ -58,8 +58,12 @@ def test_setting_one_by_code_keeps_the_others_of_the_environment() -> None:
 
 
 def test_an_unreadable_environment_is_a_clear_error() -> None:
-    assert in_fresh_python(SHOW, DEBUG="two").endswith("config: DEBUG must be a whole number; got 'two'.")
-    assert in_fresh_python(SHOW, INTAGLIO_VERIFY="maybe").endswith("INTAGLIO_VERIFY must be 0 or 1; got 'maybe'.")
+    assert in_fresh_python(SHOW, DEBUG="two").endswith(
+        "config: DEBUG must be a whole number; got 'two'. Leave it out for the default, 0?"
+    )
+    assert in_fresh_python(SHOW, INTAGLIO_VERIFY="maybe").endswith(
+        "INTAGLIO_VERIFY must be 0 or 1; got 'maybe'. Leave it out for the default, False?"
+    )
     with pytest.raises(ConfigError, match="INTAGLIO_THREADS must be at least 0; got -1"):
         from_environment({"INTAGLIO_THREADS": "-1"})
 

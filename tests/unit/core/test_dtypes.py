@@ -178,7 +178,7 @@ def test_numpy_spellings_are_understood_and_foreign_dtypes_refused() -> None:
     assert dtypes.from_numpy("<i8") is dtypes.int64
     assert dtypes.from_numpy(float) is dtypes.float64
     for foreign in (">f4", np.dtype("datetime64[s]"), np.complex64, "no such dtype", object()):
-        with pytest.raises(DTypeError, match="dtype: must be one of bool, int8"):
+        with pytest.raises(DTypeError, match=r"^dtypes\.from_numpy: the dtype must be one of bool, int8"):
             dtypes.from_numpy(foreign)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from operator import itemgetter
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from intaglio.core.dtypes import dtypes
@@ -43,6 +44,7 @@ class Template:
         lives: The first and the last kernel that uses each buffer without bytes yet, in order of the first.
         refs: The buffers of the structure.
         temporaries: Others without bytes yet.
+        most: The size up to which it serves, if it is at the nominal one.
         loaded: The kernels compiled (None for copies), once they are.
     """
 
@@ -52,6 +54,7 @@ class Template:
     lives: dict[BufferRef, tuple[int, int]]
     refs: list[BufferRef]
     temporaries: list[BufferRef]
+    most: int = maxsize
     loaded: list[Executable | None] = field(default_factory=list)
 
     def load(self) -> list[Executable | None]:

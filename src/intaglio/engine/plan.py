@@ -21,6 +21,7 @@ from intaglio.schedule.alias import order
 from intaglio.schedule.chains import Chain, chained
 from intaglio.schedule.fuse import is_product, split, together, used
 from intaglio.schedule.kernels import Copy, PlannedKernel, build, sized
+from intaglio.schedule.pieces import whole_up_to
 from intaglio.schedule.program import CopyTo, Hole, Repeat, Write
 from intaglio.schedule.sizes import apart, fits, is_uniform, put_together, take_apart, view_at
 from intaglio.schedule.structure import Structure, stand_in
@@ -113,7 +114,7 @@ class Plan:
 
 @dataclass(slots=True)
 class _Sized:
-    """A template at the nominal size, for sizes from `least` on at which no more views meet than there."""
+    """A template at the nominal size, for sizes from `least` to its most at which no more views meet than there."""
 
     template: Template
     fit: Fit
@@ -123,7 +124,7 @@ class _Sized:
     def size(self, key: Key, numbers: list[int]) -> int | None:
         """The size of a structure of this skeleton, if the template serves it."""
         n = self.fit.size(numbers)
-        if n is None or n < self.least:
+        if n is None or not self.least <= n <= self.template.most:
             return None
         meets_anew = any(here and not now for here, now in zip(self.apart, apart(key), strict=True))
         return None if meets_anew else n
@@ -382,7 +383,9 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template
         else:
             kernels.append(sized(build(group)) if nominal else build(group))
     lives = _lives(kernels, ordered.fresh)
-    return Template(kernels, renamed, kept, lives, refs, list(ordered.fresh.difference(refs)))
+    values = [s.value for s in statements if isinstance(s, Write)] if nominal else []
+    most = whole_up_to(values, is_product)
+    return Template(kernels, renamed, kept, lives, refs, list(ordered.fresh.difference(refs)), most)
 
 
 def _no_products(statements: list[Statement]) -> None:

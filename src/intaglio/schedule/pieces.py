@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import accumulate
 from operator import mul
+from sys import maxsize
 from typing import TYPE_CHECKING, Final
 
-from intaglio.core.size import varies
+from intaglio.core.size import at, varies
 from intaglio.ir.node import rebuild, toposort
 from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Take, Window
@@ -14,7 +16,7 @@ from intaglio.ops.movement import Expand, Reshape, reshape
 from intaglio.ops.reduce import Reduce, reduce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from intaglio.ir.node import Node
 
@@ -45,6 +47,16 @@ def is_large(node: Node) -> bool:
         return False
     size = node.src[0].size
     return size >= LARGE and not varies(size)  # what divides a nominal size divides no other
+
+
+def whole_up_to(values: Iterable[Node], keep: Callable[[Node], bool]) -> int:
+    """The size up to which none of the reductions that some values at the nominal size hold is large."""
+    most = LARGE
+    for node in toposort(values):
+        if isinstance(node.op, Reduce) and node.size <= FEW and varies(node.src[0].size) and not keep(node):
+            size = node.src[0].size
+            most = min(most, bisect_left(range(1, LARGE), LARGE, key=lambda n, size=size: at(size, n)))
+    return most if most < LARGE else maxsize
 
 
 def pieces_of(node: Node, is_stored: Callable[[Node], bool]) -> list[Node]:

@@ -82,7 +82,7 @@ class Families:
         if family is None or family.fit is None:
             return None
         n = family.fit.size(member.integers)
-        if n is None or n < family.template.least:
+        if n is None or not family.template.least <= n <= family.template.most:
             return None
         meets_anew = any(now and not before for now, before in zip(member.meets, family.meets, strict=True))
         return None if meets_anew else (family.key, family.template, n)

@@ -32,6 +32,21 @@ def test_a_large_sum_is_two_kernels(shape: tuple[int, ...], seed: int) -> None:
     assert t.min(-1).tolist()[:4] == x.min(-1).tolist()[:4] if x.ndim > 1 else True
 
 
+def test_a_large_sum_is_in_pieces_whatever_sizes_came_before(seed: int) -> None:
+    x = np.random.default_rng(seed).standard_normal(LARGE + 64, np.float32)
+    t = Tensor(x).realize()
+    compiled: list[int] = []
+    for n in range(LARGE // 2, LARGE // 2 + 20):
+        GlobalCounters.reset()
+        assert abs(t[:n].sum().item() - x[:n].sum(dtype=np.float64)) < 0.1
+        compiled.append(GlobalCounters.compile_count)
+    assert compiled[-5:] == [0] * 5  # by a kernel for any size
+    for n, kernels in ((LARGE - 2, 1), (LARGE, 2), (LARGE + 2, 2)):
+        GlobalCounters.reset()
+        assert abs(t[:n].sum().item() - x[:n].sum(dtype=np.float64)) < 0.1
+        assert GlobalCounters.kernel_count == kernels
+
+
 def test_what_cannot_be_cut_stays() -> None:
     prime = (1 << 22) + 15
     x = np.ones(prime, np.float32)

@@ -195,6 +195,7 @@ def _take(capacity: int) -> tuple[object, int]:
             return pages, address
         raw = ctypes.create_string_buffer(capacity + ALIGNMENT)
     except (OSError, MemoryError, ValueError, OverflowError) as error:
-        raise DeviceError(f"allocate: the system has no {capacity} bytes; {error}. Free some tensors?") from error
+        reason = "no address reaches so far" if isinstance(error, OverflowError) else error
+        raise DeviceError(f"allocate: the system has no {capacity} bytes; {reason}. Free some tensors?") from error
     address = ctypes.addressof(raw)
     return raw, -(-address // ALIGNMENT) * ALIGNMENT

@@ -436,10 +436,7 @@ class Storage:
         if self.device == "NPY":
             what = 'it is on host arrays. Move it first, with .to("CPU")?'
         elif self.path is not None:
-            what = (
-                f"{self.path} is open read-only. Open it with Tensor.empty(shape, "
-                f'dtype=..., device="DISK:{self.path}"), or write to a copy, .to("CPU")?'
-            )
+            what = f'{self.path} is open read-only. Write to a copy, .to("CPU")?'
         else:
             what = "it shares read-only memory. Write to a .clone()?"
         return ReadOnlyError(f"{name}: the tensor must be writable; {what}")

@@ -5,8 +5,8 @@ follows another finds it awake. Its gate is a lock of the interpreter's own C in
 asks for no interpreter lock: a worker that had to take that on its way would wake twice. The thread that posts a kernel
 takes chunks itself, and never waits for a worker that has taken none.
 
-Workers are kept off the processor of the thread that posts. Left to the system, one that wakes may be put there, on
-virtual machines above all, where a processor that sleeps looks as if it were taken: it would wait for milliseconds.
+Workers are kept off the processor of the thread that posts. Left to the system, one that wakes may be put there and
+wait for milliseconds, while another processor sleeps: so it was on virtual machines.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -423,6 +424,45 @@ def test_an_interrupt_waits_for_the_chunks() -> None:
             assert agrees(pool, counting(), 10, seed=5)
     finally:
         signal.signal(signal.SIGALRM, old)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_an_interrupt_waits_for_all_jobs_and_repeats_none() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    pool, kernel = Pool(), COMPILER.load(SLOW, "slow")[0]
+    assert agrees(pool, counting(), 10, seed=12)
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for delay in (0.0001, 0.001, 0.005, 0.01):
+            seen = np.zeros(MOST, np.int64)
+            counts = 4, 1, 7, 2
+            begins = [0, *itertools.accumulate(counts)]
+            words = [
+                word for begin, n in zip(begins, counts, strict=False) for word in (seen[begin:].ctypes.data, n)
+            ]  # the one of one chunk runs on the thread that posts
+            with pytest.raises(KeyboardInterrupt):
+                forever(partial(pool.run_all, COMPILER, kernel, array("Q", words), 3), delay)
+            ran = seen[: sum(counts)]
+            assert (ran % TURNS == 0).all()
+            assert len(set(ran.tolist())) == 1
+    finally:
+        signal.signal(signal.SIGALRM, old)
+
+
+def test_each_job_begins_once_the_one_before_is_done() -> None:
+    order: list[int] = []
+    kernel = SIGNATURE(lambda slots, begin, end, _: order.extend([slots] * (end - begin)) and None)
+    address = ctypes.cast(kernel, ctypes.c_void_p).value
+    assert address is not None
+    pool, counts = Pool(), [1, 5, 3, 1, 64, 2]
+    for threads in (1, 2, 5):
+        order.clear()
+        pool.run_all(
+            COMPILER, address, array("Q", [word for job, n in enumerate(counts, 1) for word in (job, n)]), threads
+        )
+        assert order == [job for job, n in enumerate(counts, 1) for _ in range(n)]
 
 
 def ends_well(program: str) -> bool:

@@ -1,4 +1,4 @@
-"""Launches: a table of kernels, run by one native call, or, where threads share some of them, by one for each share."""
+"""Launches: a table of kernels, run by one native call; threads share some of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ SHARES: Final = 4  # pieces for each thread that what is left of a wave is cut i
 Wave: TypeAlias = (
     "Sequence[Sequence[int]]"  # chains, of numbers of kernels, which are neighbours; the first comes first
 )
-HEAD: Final = 3  # words of a job's head: where all arguments lie, its calls, the numbers of the first of each piece
+HEAD: Final = 3  # words of a job's head: what says where all arguments lie, its calls, the first call of each piece
 CALL: Final = 4  # words of a call: a kernel, the place of its first argument, its first chunk and past the last
 DRIVER: Final = f"""
 define void @run_pieces(ptr %args, i64 %begin, i64 %end, ptr %scratch) {{
 entry:
-  %base = load ptr, ptr %args
+  %base.at = load ptr, ptr %args
+  %base = load ptr, ptr %base.at
   %calls.at = getelementptr i64, ptr %args, i64 1
   %calls = load ptr, ptr %calls.at
   %bounds.at = getelementptr i64, ptr %args, i64 2
@@ -87,8 +88,9 @@ class _Schedule:
     kernel and some of its chunks) are made by one thread.
 
     Attributes:
-        heads: The words of each job's head; where all arguments lie is filled in at each run.
-        pieces: How many each job has.
+        base: Where all arguments lie, filled in at each run.
+        jobs: The address of each job's head, and how many pieces it has.
+        most: How many pieces a job has at most.
         waves: How many jobs are of several kernels that threads share.
     """
 
@@ -96,7 +98,7 @@ class _Schedule:
         self._calls: Final = array("Q")
         self._bounds: Final = array("Q", [0])
         self._begins: Final[list[int]] = []
-        self.pieces: Final[list[int]] = []
+        self._pieces: Final[list[int]] = []
         self.waves: int = 0
         begun = {wave[0][0]: wave for wave in waves} if threads > 1 else {}
         number = first
@@ -106,22 +108,28 @@ class _Schedule:
             count = sum(map(len, wave))
             if 0 < count <= last - wave[0][0]:
                 self._job(_shared([[rows[k] for k in chain] for chain in wave], threads))
-                self.waves += self.pieces[-1] > 1
+                self.waves += self._pieces[-1] > 1
                 number += count - 1
             elif row.chunks > 1 and threads > 1:
                 self._job(_chunks(row, threads))
-            elif self.pieces and self.pieces[-1] == 1:
+            elif self._pieces and self._pieces[-1] == 1:
                 _add(self._calls, row)
                 self._bounds[-1] = len(self._calls) // CALL
             else:
                 self._job([_whole(row)])
         calls, bounds = self._calls.buffer_info()[0], self._bounds.buffer_info()[0]
-        self.heads: Final = array("Q", [word for k in self._begins for word in (0, calls, bounds + 8 * k)])
+        self.base: Final = array("Q", [0])
+        base = self.base.buffer_info()[0]
+        self._heads: Final = array("Q", [word for k in self._begins for word in (base, calls, bounds + 8 * k)])
+        head = self._heads.buffer_info()[0]
+        each = enumerate(self._pieces)
+        self.jobs: Final = array("Q", [word for k, pieces in each for word in (head + 8 * HEAD * k, pieces)])
+        self.most: Final = max(self._pieces, default=0)
 
     def _job(self, pieces: Sequence[Sequence[int]]) -> None:
         """One more job: for each piece the words of its calls."""
         self._begins.append(len(self._bounds) - 1)
-        self.pieces.append(len(pieces))
+        self._pieces.append(len(pieces))
         for piece in pieces:
             self._calls.extend(piece)
             self._bounds.append(len(self._calls) // CALL)
@@ -185,13 +193,13 @@ class Table:
         """Note the kernels. `waves`: neighbours that fall into chains none of which needs what another does."""
         self._compiler: Final = compiler
         self._address: Final = _driver(compiler)
-        self._drive: Final = SIGNATURE(self._address)
+        self._alone: Final = SIGNATURE(self._address)
         self._rows: Final = rows
         self._waves: Final = waves
         self._schedules: Final[dict[tuple[int, int, int], _Schedule]] = {}
 
     def run(self, slots: array[int], threads: int, first: int, last: int) -> None:
-        """Run kernels `first` to before `last`: what threads share by the pool, the rest by as few calls as there are.
+        """Run kernels `first` to before `last`, one run at a time: by one native call if no thread is waited for.
 
         Args:
             slots: The 8-byte arguments of all kernels.
@@ -200,15 +208,10 @@ class Table:
         if schedule is None:
             made = _Schedule(self._rows, self._waves, threads, first, last)
             schedule = self._schedules[threads, first, last] = made
-        heads, base = schedule.heads[:], slots.buffer_info()[0]
-        for place in range(0, len(heads), HEAD):
-            heads[place] = base
-        head, _ = heads.buffer_info()
         if schedule.waves:
             GlobalCounters.wave_count += schedule.waves
-        for pieces in schedule.pieces:
-            if pieces == 1:
-                self._drive(head, 0, 1, pool.scratch)
-            else:
-                pool.run(self._compiler, self._address, head, pieces, threads)
-            head += 8 * HEAD
+        schedule.base[0] = slots.buffer_info()[0]
+        if schedule.most == 1:
+            self._alone(schedule.jobs[0], 0, 1, pool.scratch)
+        else:
+            pool.run_all(self._compiler, self._address, schedule.jobs, min(threads, schedule.most))

@@ -17,6 +17,7 @@ import os
 import platform
 import threading
 import time
+from array import array
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +33,9 @@ SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctype
 WORKERS: Final = 255  # at most
 PAGES: Final = 1 << 16  # bytes of scratch are a multiple of
 LINE: Final = 64  # bytes that processors exchange as one: words of different writers lie so far apart
-INBOX: Final = 3 + WORKERS  # the line in which Python says what to post: a call with arguments takes longer
+INBOX: Final = 3 + WORKERS  # the line in which Python says what to post (a call with arguments takes longer): kernel,
+# jobs, how many they are, helpers, the number of the first; and which of them is the next
+JOB: Final = 2  # words of a job: where its arguments lie, how many chunks it has
 HABITS: Final = 4 + WORKERS  # the line that says how to pass and open gates, when to sleep, to leave, how to yield; and
 # where the scratch of the thread is that posts kernels
 WAIT: Final = 500  # looks at the state before a thread that waits for chunks lets another run
@@ -125,19 +128,53 @@ leave:
 define internal i64 @start(ptr %state) {{
 entry:
   %inbox = getelementptr i8, ptr %state, i64 {INBOX * LINE}
-  %kernel = load i64, ptr %inbox, align 8
-  %slots.at = getelementptr i64, ptr %inbox, i64 1
-  %slots = load i64, ptr %slots.at, align 8
-  %chunks.at = getelementptr i64, ptr %inbox, i64 2
+  %kernel = load ptr, ptr %inbox, align 8
+  %word = ptrtoint ptr %kernel to i64
+  %jobs.at = getelementptr i64, ptr %inbox, i64 1
+  %jobs = load ptr, ptr %jobs.at, align 8
+  %count.at = getelementptr i64, ptr %inbox, i64 2
+  %count = load i64, ptr %count.at, align 8
+  %most.at = getelementptr i64, ptr %inbox, i64 3
+  %most = load i64, ptr %most.at, align 8
+  %first.at = getelementptr i64, ptr %inbox, i64 4
+  %first = load i64, ptr %first.at, align 8
+  %next.at = getelementptr i64, ptr %inbox, i64 5
+  %scratch.at = getelementptr i8, ptr %state, i64 {HABITS * LINE + 40}
+  %scratch = load ptr, ptr %scratch.at, align 8
+  br label %look
+look:
+  %job = load i64, ptr %next.at, align 8
+  %more = icmp slt i64 %job, %count
+  br i1 %more, label %begin, label %end
+begin:
+  %at = getelementptr [{JOB} x i64], ptr %jobs, i64 %job
+  %slots = load i64, ptr %at, align 8
+  %chunks.at = getelementptr i64, ptr %at, i64 1
   %chunks = load i64, ptr %chunks.at, align 8
-  %helpers.at = getelementptr i64, ptr %inbox, i64 3
-  %helpers = load i64, ptr %helpers.at, align 8
-  %job.at = getelementptr i64, ptr %inbox, i64 4
-  %job = load i64, ptr %job.at, align 8
-  call void @post(ptr %state, i64 %job, i64 %kernel, i64 %slots, i64 %chunks, i64 %helpers)
+  %others = sub i64 %chunks, 1
+  %few = icmp slt i64 %others, %most
+  %helpers = select i1 %few, i64 %others, i64 %most
+  %shared = icmp sgt i64 %helpers, 0
+  br i1 %shared, label %share, label %whole
+whole:
+  %slots.there = inttoptr i64 %slots to ptr
+  call void %kernel(ptr %slots.there, i64 0, i64 %chunks, ptr %scratch)
+  br label %done
+share:
+  %number = add i64 %first, %job
+  call void @post(ptr %state, i64 %number, i64 %word, i64 %slots, i64 %chunks, i64 %helpers)
   call void @wake(ptr %state, i64 %helpers)
   %rest = call i64 @work(ptr %state, i64 %chunks)
+  %waits = icmp ne i64 %rest, 0
+  br i1 %waits, label %leave, label %done
+done:
+  %after = add i64 %job, 1
+  store i64 %after, ptr %next.at, align 8
+  br label %look
+leave:
   ret i64 %rest
+end:
+  ret i64 0
 }}
 define internal void @wake(ptr %state, i64 %workers) {{
 entry:
@@ -348,16 +385,27 @@ class Pool:
 
     def run(self, compiler: Compiler, kernel: int, slots: int, chunks: int, threads: int) -> None:
         """Run a kernel's chunks on up to `threads` threads with this one; alone, where another kernel is being run."""
-        helpers = (threads if threads < chunks else chunks) - 1
+        self.run_all(compiler, kernel, array("Q", (slots, chunks)), min(threads, chunks))
+
+    def run_all(self, compiler: Compiler, kernel: int, jobs: array[int], threads: int) -> None:
+        """Run jobs of one kernel in order, by one native call if no thread has to be waited for.
+
+        Args:
+            jobs: For each its arguments' address, and how many chunks it has.
+            threads: How many share the chunks of a job at most.
+        """
+        helpers = threads - 1
         if helpers < 1 or not self._busy.acquire(False):
-            SIGNATURE(kernel)(slots, 0, chunks, self.scratch)
+            call = SIGNATURE(kernel)
+            for place in range(0, len(jobs), JOB):
+                call(jobs[place], 0, jobs[place + 1], self.scratch)
             return
         try:
             native = _native(compiler)
             if self._workers < helpers:
                 helpers = self._start(native, min(helpers, WORKERS))
             self._keep_off()
-            self._share(native, kernel, slots, chunks, helpers)
+            self._share(native, kernel, jobs, helpers)
         finally:
             self._busy.release()
 
@@ -406,19 +454,23 @@ class Pool:
         if others:
             self._let, self._kept_off = others, here
 
-    def _share(self, native: _Native, kernel: int, slots: int, chunks: int, helpers: int) -> None:
-        """Post a kernel, wake the workers that sleep, take chunks, and return when the last one is done."""
-        self._job += 1
+    def _share(self, native: _Native, kernel: int, jobs: array[int], helpers: int) -> None:
+        """For each job, post it, wake the workers that sleep, take chunks, and go on when the last one is done."""
         box = self._inbox
+        first, count = self._job + 1, len(jobs) // JOB
+        self._job += count
         interrupt: BaseException | None = None
-        rest = chunks
+        posted, rest = False, 1
         while rest:  # whatever is raised here (Ctrl-C), chunks may be running still: memory must outlive them
             try:
-                box[0], box[1], box[2], box[3], box[4] = kernel, slots, chunks, helpers, self._job
-                rest = native.start(self._state)  # posts a job once
+                if not posted:
+                    box[0], box[1], box[2], box[3] = kernel, jobs.buffer_info()[0], count, helpers
+                    box[4], box[5] = first, 0
+                    posted = True
+                rest = native.start(self._state)  # goes on where it was, and posts each job once
                 while rest:
                     _let_others_run()
-                    rest = native.work(self._state, chunks)
+                    rest = native.start(self._state)
             except BaseException as error:
                 interrupt = error
         if interrupt is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LAYER = 7  # kernels: two norms, four products (with bias, GELU, residual), attention
-STEP = 10  # the same, with attention in three, and keys and values put into their caches
+STEP = 8  # with attention in three, and keys and values put into their caches; products compute their norms
 
 
 def drawn(model: Transformer, *tokens: int) -> list[Tensor]:
@@ -78,7 +78,10 @@ def test_a_norm_of_few_rows_after_large_products_is_one_kernel(rows: int) -> Non
         normed = models.layer_norm(np, want) * vector + vector
         want = want + normed @ matrix + vector
     assert np.abs(y.numpy() - want).max() < 1e-3
-    assert GlobalCounters.kernel_count == 2 * count  # each norm reads the sum that the product before it stored
+    each = (
+        1 if rows <= 4 else 2
+    )  # the product computes few rows; each norm reads the sum that the product before stored
+    assert GlobalCounters.kernel_count == each * count
 
 
 class Watched:
@@ -122,10 +125,10 @@ def test_a_step_of_decoding_reads_weights_and_what_came_before_once(layers: int)
         if place:  # at the first one caches are filled with zeros, and there is nothing to be weighed
             kernels, moved = after[0] - before[0], after[1] - before[1]
             assert kernels == STEP * layers + 2  # the logits of the last norm, and the best of them
-            # Of its width a layer reads and writes: two norms 2 and 2, queries, keys and values 1 and 3, putting keys
-            # and values into their caches 2 and 2, scores 1 of queries, mixed values 1, with what is added 2 and 1, the
-            # wide part 1 and 4, the narrow one with what is added 5 and 1. The first layer's input is a sum of two.
-            numbers = layers * (28 * width + 12 * width**2 + 13 * width) + 2 * width
+            # Of its width a layer reads and writes: queries, keys and values of a norm 1 and 3, putting keys and values
+            # into their caches 2 and 2, scores 1 of queries, mixed values 1, with what is added 2 and 1, the wide part
+            # of a norm 1 and 4, the narrow one with what is added 5 and 1. The first layer's input is a sum of two.
+            numbers = layers * (24 * width + 12 * width**2 + 13 * width) + 2 * width
             numbers += layers * (2 * width + 4 * heads) * (place + 1)  # caches; scores, then powers, written and read
             numbers += 3 * width + words * width + words  # the last norm's logits
             assert moved == 4 * (numbers + words) + 8  # the logits, and the place of the best

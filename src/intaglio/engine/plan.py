@@ -23,6 +23,7 @@ from intaglio.schedule.fuse import is_product, split, together, used
 from intaglio.schedule.kernels import Copy, PlannedKernel, build, sized
 from intaglio.schedule.pieces import whole_up_to
 from intaglio.schedule.program import CopyTo, Hole, Repeat, Write
+from intaglio.schedule.prologues import with_prologues
 from intaglio.schedule.sizes import apart, fits, is_uniform, put_together, take_apart, view_at
 from intaglio.schedule.structure import Structure, stand_in
 
@@ -376,7 +377,8 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template
     kernels: list[PlannedKernel | Copy] = []
     private = ordered.fresh - set(renamed.values())
     parts: list[list[Statement] | Chain] = [statements] if nominal else chained(statements, private)
-    for group in itertools.chain.from_iterable([p] if isinstance(p, Chain) else together(p) for p in parts):
+    groups = [*itertools.chain.from_iterable([p] if isinstance(p, Chain) else together(p) for p in parts)]
+    for group in with_prologues(groups, private):
         copy = None if isinstance(group, Chain) else _copy(group[0])
         if copy is not None:
             kernels.append(copy)

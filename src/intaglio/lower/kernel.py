@@ -191,14 +191,20 @@ class _Kernel:
         Running(self.loops, place, op.kind, along, [r for r in own if r is not along]).run(split=split)
 
     def _rows(self, stores: Sequence[Node], lead: int, *, split: bool) -> None:
-        """Stores that run together for some rows at a time."""
+        """Stores that run together for some rows at a time; without rows, all but the last are made for each chunk."""
+        if not lead:
+            *makers, last = stores
+            for maker in makers:
+                self._stores([maker])
+            self._stores([last], split=split)
+            return
         self.kind = "b"
         rows = ByRows(self.nests, self.values, stores, lead)
         self.sizes.extend(rows.sizes)
         rows.run(split=split)
         self.over.update(rows.over)
 
-    def _stores(self, group: list[Node], *, split: bool) -> None:
+    def _stores(self, group: list[Node], *, split: bool = False) -> None:
         """Stores of one shape, which share their loops."""
         places, own = in_loops(self.values, group, in_parts=self.part is not None)
         extents = {r: self.index.affine(r.src[0]) for r in own}

@@ -11,7 +11,7 @@ from intaglio.lower.groups import written_in
 from intaglio.lower.loops import Place
 from intaglio.lower.merge import merge_folds
 from intaglio.lower.ranges import Scalarize
-from intaglio.ops.memory import Param, Window
+from intaglio.ops.memory import Local, Param, Window
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node
@@ -33,12 +33,13 @@ class Values:
         self._written: Final = written_in(ast)
 
     def scalarize(self) -> Scalarize:
-        """Expressions for one more statement: loads of memory that the kernel writes are this statement's own."""
+        """Expressions for one more statement: loads of memory that the kernel writes, and of scratch, are its own."""
         self.statement += 1
         epoch = self.statement
 
         def of(pointer: Node) -> int:
-            return epoch if isinstance(pointer.op, Param) and pointer.op.group in self._written else 0
+            op = pointer.op
+            return epoch if isinstance(op, Local) or (isinstance(op, Param) and op.group in self._written) else 0
 
         return Scalarize(self.index, self.axes, of)
 

@@ -61,7 +61,7 @@ class Rows(Statement):
     """Stores that share the loops over their first `lead` axes, run for some rows of the last of those at a time.
 
     KERNEL level: src (store, ...). Windows on a Local are of what only these stores read, at their own rows: no more
-    of it is ever held than the rows at hand.
+    of it is ever held than the rows at hand. Without such axes, each chunk of the last store makes all of it.
     """
 
     lead: int

@@ -33,7 +33,7 @@ Origins = tuple[int, ...]  # for each axis of a node, the axis of the statement 
 class Chain:
     """Writes in order, of one shape along their first `lead` axes; all but the last are read only by those after them.
 
-    Each reads of the others what is at its own place along those axes.
+    Each reads of the others what is at its own place along those axes; without such axes, all of it.
     """
 
     writes: tuple[Write, ...]
@@ -79,7 +79,7 @@ class _Statements:
         for number, statement in enumerate(statements):
             read: set[BufferRef] = set()
             product = False
-            for node in toposort(_roots(statement)):
+            for node in toposort(roots_of(statement)):
                 if isinstance(node.op, Buffer):
                     read.add(node.op.ref)
                 product = product or is_product(node)
@@ -88,18 +88,13 @@ class _Statements:
             self.reads.append(read)
             for ref in read:
                 self.readers.setdefault(ref, set()).add(number)
-            for write in _writes(statement):
+            for write in writes_of(statement):
                 self.writers.setdefault(write.ref, []).append(number)
 
     def chain(self, last: int) -> tuple[list[int], Write | None]:
         """The numbers of the statements of the chain that ends in one, if one does, and its write, as it is then."""
         statement = self.statements[last]
-        if (
-            len(self.heavy) < 2
-            or last not in self.heavy
-            or not isinstance(statement, Write)
-            or not _is_plain(statement)
-        ):
+        if len(self.heavy) < 2 or last not in self.heavy or not isinstance(statement, Write) or not is_plain(statement):
             return [], None
         statement = _unmoved(statement)
         lead = statement.value.shape[:-1]
@@ -120,7 +115,7 @@ class _Statements:
             return False
         if ref not in self.private or self.writers[ref] != [number] or not self.readers.get(ref, set()) <= set(members):
             return False
-        if not _is_plain(maker) or not _is_whole(maker) or maker.value.shape[: len(lead)] != lead:
+        if not is_plain(maker) or not is_whole(maker) or maker.value.shape[: len(lead)] != lead:
             return False
         readers = [s for k, s in members.items() if ref in self.reads[k]]
         return bool(readers) and all(_reads_own_rows(s.value, maker, len(lead)) for s in readers)
@@ -138,27 +133,27 @@ class _Statements:
 
     def _may_wait(self, members: list[int]) -> bool:
         """Whether all members may run where the last one does: nothing in between writes what they read."""
-        target = _writes(self.statements[members[-1]])[0].ref
+        target = writes_of(self.statements[members[-1]])[0].ref
         if any(target in self.reads[k] for k in members):
             return False
         own = set(members)
         for number in members[:-1]:
             between = (self.statements[k] for k in range(number + 1, members[-1]) if k not in own)
-            written = {w.ref for s in between for w in _writes(s)}
+            written = {w.ref for s in between for w in writes_of(s)}
             if written & self.reads[number]:
                 return False
         return True
 
 
-def _writes(statement: Statement) -> list[Write]:
+def writes_of(statement: Statement) -> list[Write]:
     """The writes of a statement."""
     return [statement] if isinstance(statement, Write) else list(itertools.chain(*statement.arms))
 
 
-def _roots(statement: Statement) -> list[Node]:
+def roots_of(statement: Statement) -> list[Node]:
     """What a statement computes from."""
     found = [
-        v for w in _writes(statement) for v in (w.value, *w.indices, *((w.offset,) if w.offset is not None else ()))
+        v for w in writes_of(statement) for v in (w.value, *w.indices, *((w.offset,) if w.offset is not None else ()))
     ]
     if isinstance(statement, Repeat) and statement.selector is not None:
         found.append(statement.selector)
@@ -171,7 +166,7 @@ def _goes_by(makers: list[Write], last: Write, lead: int) -> bool:
     return exponentials(targets, [*(s.value for s in makers), last.value], lead) is not None
 
 
-def _is_plain(write: Write) -> bool:
+def is_plain(write: Write) -> bool:
     """Whether a write is of one value, at fixed places, all of it in one kernel."""
     return (
         not write.indices
@@ -198,7 +193,7 @@ def _unmoved(write: Write) -> Write:
     return write
 
 
-def _is_whole(write: Write) -> bool:
+def is_whole(write: Write) -> bool:
     """Whether a write fills a buffer, in order."""
     return write.view == View.contiguous(write.value.dtype, write.value.shape)
 

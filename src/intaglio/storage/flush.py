@@ -51,18 +51,34 @@ if TYPE_CHECKING:
     from intaglio.storage.checks import Check
 
 
+class Habit:
+    """Whether the last flush found writes pending: those of a loop all do, or none."""
+
+    __slots__ = ("pends",)
+
+    def __init__(self) -> None:
+        self.pends: bool = False
+
+
+habit: Final = Habit()
+
+
 def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[BufferRef]:
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
     with engine.lock:
         settings = settings_now()
         wanted = list(storages)
-        still = standing(wanted, nodes, settings)
+        again = recall(wanted, nodes, settings) if habit.pends else None  # as the last flush was, so mostly is the next
+        still = standing(wanted, nodes, settings) if again is None else None
         if still is None:
-            again = recall(wanted, nodes, settings)
+            if not habit.pends:
+                again = recall(wanted, nodes, settings)
+            habit.pends = again is not None
             if not isinstance(again, Recalled):
                 return Flush(_needed(wanted, nodes)).run(again, settings)
             _run(again.plan, again.commit, settings)
             return again.outputs
+        habit.pends = False
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])

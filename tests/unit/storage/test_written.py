@@ -16,6 +16,8 @@ from intaglio.storage.written import Written
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from intaglio.storage.slice import Slice
+
 ARRAY = np.arange(24, dtype=np.float32).reshape(6, 4)
 
 
@@ -101,13 +103,16 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
     def counted(*arguments: object) -> object:
         found = recall(*arguments)  # pyright: ignore[reportArgumentType]
-        if isinstance(found, Recalled):
-            counts.recalled += 1
-        else:
-            counts.made += 1
+        counts.recalled += isinstance(found, Recalled)
         return found
 
+    class Counted(flushes.Flush):
+        def __init__(self, part: Slice) -> None:
+            super().__init__(part)
+            counts.made += 1
+
     monkeypatch.setattr(flushes, "recall", counted)
+    monkeypatch.setattr(flushes, "Flush", Counted)
     return counts
 
 

@@ -139,14 +139,18 @@ def test_lines_of_an_operation(work: Callable[[Tensor, Tensor], object], most: i
     assert lines(lambda: work(x, y)) <= most
 
 
+HOST = np.ones((2, 8), np.float32)
+
+
 @pytest.mark.parametrize(
     ("work", "most"),
     [
         # 313: 30 more where as many views are remembered as may be
         (lambda x, y: x.__setitem__(slice(1, 3), y[1:3]), 345),
+        (lambda x, y: x.__setitem__(slice(1, 3), HOST), 205),
         (lambda x, y: step_in_place(x, y), 1400),
     ],
-    ids=["a slice", "a slice in place, done"],
+    ids=["a slice", "an array", "a slice in place, done"],
 )
 def test_lines_of_a_write(work: Callable[[Tensor, Tensor], object], most: int) -> None:
     x, y = matrices(2)

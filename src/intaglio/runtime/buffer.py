@@ -33,6 +33,10 @@ class Buffer:
         """Some of the bytes, copied."""
         return ctypes.string_at(self.address + start, nbytes)
 
+    def write(self, start: int, data: bytes) -> None:
+        """Replace some of the bytes."""
+        ctypes.memmove(self.address + start, data, len(data))
+
     @property
     def __array_interface__(self) -> dict[str, object]:
         """The bytes for NumPy, whose array keeps the buffer alive."""

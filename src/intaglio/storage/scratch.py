@@ -69,7 +69,7 @@ class Shelf:
         self._storage: Storage | None = None
         self._taken: int = 0
 
-    def put(self, dtype: DType, shape: tuple[int, ...], data: memoryview) -> Node:
+    def put(self, dtype: DType, shape: tuple[int, ...], data: bytes) -> Node:
         """Copy bytes to the next place; gives that place's value."""
         with engine.lock:
             if self._storage is None or self._taken + len(data) > SHELF:
@@ -78,11 +78,17 @@ class Shelf:
             assert self._storage.ref is not None
             place = self._taken
             self._taken += -(-len(data) // ALIGNMENT) * ALIGNMENT
-            engine.buffer_of(self._storage.ref).view()[place : place + len(data)] = data
+            engine.buffer_of(self._storage.ref).write(place, data)
             return self._storage.read(View.contiguous(dtype, shape, place))
 
 
 _shelves: Final[dict[str, Shelf]] = {}
+
+
+def on_shelf(device: str, dtype: DType, shape: tuple[int, ...], data: bytes) -> Node:
+    """A small value from the host."""
+    shelf = _shelves.get(device) or _shelves.setdefault(device, Shelf(device))
+    return shelf.put(dtype, shape, data)
 
 
 def shelved(value: Node) -> Node:
@@ -101,8 +107,8 @@ def shelved(value: Node) -> Node:
     ref = source.ref
     if not source.plain or source.path is not None or source.log or not isinstance(ref.memory, Buffer):
         return value
-    if not view.is_contiguous or not view.nbytes:
+    if not view.is_contiguous or not (nbytes := view.nbytes):
         return value
-    shelf = _shelves.get(source.device) or _shelves.setdefault(source.device, Shelf(source.device))
-    data = engine.buffer_of(ref).view()[view.offset : view.offset + view.nbytes]
-    return substitute((value,), {leaf: shelf.put(view.dtype, view.shape, data)})[0]
+    data = engine.buffer_of(ref).read(view.offset, nbytes)
+    copied = on_shelf(source.device, view.dtype, view.shape, data)
+    return copied if leaf is value else substitute((value,), {leaf: copied})[0]

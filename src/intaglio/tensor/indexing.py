@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from functools import cache
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,7 +20,7 @@ from intaglio.ops.bounds import bounds
 from intaglio.ops.memory import Read, const, take
 from intaglio.ops.movement import broadcast, expand, permute, reshape
 from intaglio.storage.checks import out_of_range, remember_check
-from intaglio.storage.scratch import shelved
+from intaglio.storage.scratch import SMALL, on_shelf, shelved
 from intaglio.tensor.arguments import as_wanted, integer, is_array, is_listed, is_tensor, shown
 from intaglio.tensor.base import flush_tensors, relieve
 from intaglio.tensor.elementwise import (
@@ -367,6 +368,8 @@ def converted(self: Tensor, value: Any, dtype: DType, name: str) -> Node:
                 f"{name}: the number must fit the dtype; {value} does not fit {dtype.name}. Cast the tensor first?"
             )
         return const(dtype, value)
+    if value.__class__ is np.ndarray and 0 < value.nbytes <= SMALL and value.dtype.isnative and self._near == "CPU":
+        return ops.cast(on_shelf("CPU", _dtype_of(value.dtype), value.shape, value.tobytes()), dtype)
     listed = isinstance(value, (list, tuple, range))  # their numbers must fit; those of arrays wrap
     if not (listed or isinstance(value, (bytes, bytearray, memoryview)) or hasattr(value, "__array__")):
         raise DTypeError(
@@ -374,6 +377,15 @@ def converted(self: Tensor, value: Any, dtype: DType, name: str) -> Node:
         )
     made = self.__class__(value, dtype=dtype if listed else None, device=self._near)
     return ops.cast(made._value(), dtype)
+
+
+@cache
+def _dtype_of(numpy_dtype: np.dtype[Any]) -> DType:
+    """The dtype of a host array.
+
+    Raises: DTypeError if there is none.
+    """
+    return dtypes.from_numpy(numpy_dtype, "Tensor")
 
 
 def fit_shape(node: Node, shape: tuple[int, ...], name: str = "setitem") -> Node:

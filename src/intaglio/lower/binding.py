@@ -15,7 +15,8 @@ Instance: TypeAlias = "dict[Node, int]"  # which of the instances of each range
 class Binding:
     """How a range runs: from `base` by instances, each one element or (lanes > 0) a vector; `bound` ends the last.
 
-    They are neighbours, or two elements that lie `apart`.
+    They are neighbours, or two elements that lie `apart`. With a `unit`, the base is a multiple of that, and the first
+    lane of each vector is in bounds.
     """
 
     frame: int
@@ -24,3 +25,4 @@ class Binding:
     lanes: int = 0
     bound: Node | None = None  # lanes at or past it are masked
     apart: Node | None = None
+    unit: int = 0

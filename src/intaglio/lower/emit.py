@@ -18,6 +18,7 @@ from intaglio.ops.elementwise import (
     ADD,
     Elementwise,
     Eq,
+    FloorDiv,
     Le,
     Lt,
     Mul,
@@ -294,6 +295,8 @@ class Emitter:
             case Fold():
                 self._fold(node, op, level)
                 return frame.memo[key]
+            case FloorDiv() if (quotient := self._quotient(node, instance)) is not None:
+                value = quotient
             case Elementwise():
                 value = self.put(level, make(op, *(self._known(s, instance) for s in node.src)))
                 if node.dtype.is_float:
@@ -344,6 +347,20 @@ class Emitter:
         if not binding.lanes:
             return base
         return self.put(binding.frame, add(base, iota(binding.lanes)))
+
+    def _quotient(self, node: Node, instance: Instance) -> Node | None:
+        """The quotient of a vector range by a number, where that is one for all lanes; None where it is not."""
+        r, divisor = node.src
+        binding = self.bound.get(r)
+        if binding is None or not binding.unit or not isinstance(divisor.op, Const):
+            return None
+        n, by = instance.get(r, 0), int(divisor.op.value)
+        if not binding.lanes or by <= 0 or by % binding.lanes:
+            return None
+        if binding.unit % by and by % binding.unit:
+            return self.put(binding.frame, floor_div(self.first(binding, n), divisor))
+        quotient = self.put(binding.frame, floor_div(binding.base, divisor))
+        return self.put(binding.frame, _plus(quotient, n * binding.lanes // by))
 
     def first(self, binding: Binding, n: int) -> Node:
         """The first element of an instance."""
@@ -696,7 +713,7 @@ class Emitter:
             vectors = -(-left // lanes)
 
             def bind_tail(frame: int, counter: Node) -> tuple[Node, Binding]:
-                return v, Binding(frame, counter, vectors, lanes, number(extent))
+                return v, Binding(frame, counter, vectors, lanes, number(extent), unit=step)
 
             def take_tail(_: Node, carried: list[Node]) -> list[Node]:
                 following = list(carried)
@@ -719,7 +736,7 @@ class Emitter:
     ) -> Callable[[Node, Node, list[Node]], list[Node]]:
         """What takes whole vectors between two places, `count` at once, into the accumulators of each instance."""
 
-        def some(body: Node, start: Node, stop: Node, accumulators: list[Node]) -> list[Node]:
+        def some(body: Node, start: Node, stop: Node, accumulators: list[Node], unit: int = 0) -> list[Node]:
             def take(_: Node, carried: list[Node]) -> list[Node]:
                 return [
                     self.combine(kind, carried[i * count + u], body, {**instance, v: u})
@@ -735,14 +752,14 @@ class Emitter:
                 lanes * count,
                 accumulators,
                 take,
-                lambda frame, counter: (v, Binding(frame, counter, count, lanes)),
+                lambda frame, counter: (v, Binding(frame, counter, count, lanes, unit=unit)),
                 once=once,
             )
 
         def run(start: Node, stop: Node, accumulators: list[Node]) -> list[Node]:
             cut = self.cuts.get(v)
             if cut is None:
-                return some(body, start, stop, accumulators)
+                return some(body, start, stop, accumulators, lanes * count)
             level = len(self.frames) - 1
             below = (self.put(level, maximum(n, start)) for n in (cut.low, cut.high))
             low, high = (self.put(level, minimum(n, stop)) for n in below)

@@ -21,6 +21,7 @@ from intaglio.lower.parts import Part, Parts
 from intaglio.lower.rows import ByRows
 from intaglio.lower.scans import Running
 from intaglio.lower.scatter import Scatter
+from intaglio.lower.sheets import BySheets
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.values import Values
 from intaglio.ops.elementwise import Elementwise, cast, eq
@@ -128,8 +129,8 @@ class _Kernel:
                 self._for_parts(node, split=split)
             case For():
                 self._for(node)
-            case Rows(lead=lead):
-                self._rows(node.src, lead, split=split)
+            case Rows():
+                self._rows(node.src, node.op, split=split)
             case Switch():
                 self._switch(node)
             case Block() | Sink():
@@ -190,10 +191,10 @@ class _Kernel:
         along = own[op.axis]
         Running(self.loops, place, op.kind, along, [r for r in own if r is not along]).run(split=split)
 
-    def _rows(self, stores: Sequence[Node], lead: int, *, split: bool) -> None:
-        """Stores that run together for some rows at a time."""
+    def _rows(self, stores: Sequence[Node], op: Rows, *, split: bool) -> None:
+        """Stores that run together for some rows, or for one sheet of them, at a time."""
         self.kind = "b"
-        rows = ByRows(self.nests, self.values, stores, lead)
+        rows = (BySheets if op.sheets else ByRows)(self.nests, self.values, stores, op.lead)
         self.sizes.extend(rows.sizes)
         rows.run(split=split)
         self.over.update(rows.over)

@@ -60,11 +60,14 @@ class For(Statement):
 class Rows(Statement):
     """Stores that share the loops over their first `lead` axes, run for some rows of the last of those at a time.
 
+    With `sheets`, there are few rows after those axes, and all at one place along them run together: a sheet.
+
     KERNEL level: src (store, ...). Windows on a Local are of what only these stores read, at their own rows: no more
     of it is ever held than the rows at hand.
     """
 
     lead: int
+    sheets: bool = False
     name: ClassVar[str] = "rows"
 
 

@@ -126,7 +126,7 @@ class _Builder:
         *makers, last = chain.writes
         for uid, write in enumerate(makers):
             self.scratch[write.ref] = make(Local(uid, write.view.dtype, write.value.size))
-        rows = make(Rows(chain.lead), *(self.write(w) for w in chain.writes))
+        rows = make(Rows(chain.lead, chain.sheets), *(self.write(w) for w in chain.writes))
         return PlannedKernel(sink(rows), tuple(self.slots), last.ref.device, tuple(self.names), self.nbytes)
 
     def param(self, ref: BufferRef, dtype: DType, shift: int) -> Node:

@@ -14,6 +14,7 @@ from intaglio.core.errors import IntaglioError, InternalError
 from intaglio.core.size import UnsizedError, at, varies
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
+from intaglio.engine.devices import threads_now
 from intaglio.engine.form import Form, Template, literal_at
 from intaglio.ir.node import walk
 from intaglio.ops.memory import Buffer, BufferRef, Const, Window
@@ -377,7 +378,7 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool, chains: boo
         _no_products(statements)
     kernels: list[PlannedKernel | Copy] = []
     private = ordered.fresh - set(renamed.values())
-    parts = chained(statements, private, nominal=nominal) if chains else [statements]
+    parts = chained(statements, private, nominal=nominal, threads=threads_now()) if chains else [statements]
     for group in itertools.chain.from_iterable([p] if isinstance(p, Chain) else together(p) for p in parts):
         copy = None if isinstance(group, Chain) else _copy(group[0])
         if copy is not None:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from intaglio.lower.choice import Decision
 
 
+WORTH: Final = 1 << 21  # what a kernel of any size is estimated to take from where threads share it (`engine/waves.py`)
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A kernel in linear form, and how it is launched: `chunks` pieces, which threads may share if `parallel`."""
@@ -46,6 +49,7 @@ class Lowered:
     parallel: bool
     flops: int
     series: int = 0  # if launches may be chunks of one call, how many arguments each has
+    worth: int = 0  # what it must be estimated to take for threads to share it, where that depends on a size
     least: int = 0  # the least size for which the code is right, where a size is an argument
     decisions: tuple[Decision, ...] = ()
 
@@ -89,7 +93,11 @@ class _Kernel:
         """Lower every statement."""
         statements = list(self.ast.src)
         nests = in_nests(statements)
-        split = len(nests) == 1 and isinstance(nests[0][0].op, (Store, StoreAt, Rows, For)) and not self.index.sized
+        alone = nests[0][0].op if len(nests) == 1 else None
+        if self.index.sized:
+            split = isinstance(alone, Rows) and alone.sheets
+        else:
+            split = isinstance(alone, (Store, StoreAt, Rows, For))
         for group in nests:
             self._statement(group, split=split)
         code = self.emitter.frames[0].code
@@ -98,7 +106,8 @@ class _Kernel:
         linear = make(Linear(name, past, series), *(substitute(code, self.over) if self.over else code))
         flops = sum(_work(n) for n in walk(statements))
         chunks = self.loops.chunks
-        return Lowered(linear, name, chunks, chunks > 1, flops, series, decisions=self.decide.taken)
+        worth = WORTH if self.index.sized else 0
+        return Lowered(linear, name, chunks, chunks > 1, flops, series, worth, decisions=self.decide.taken)
 
     def _name(self) -> str:
         """The kernel's name: what it does, of which sizes, in how many statements."""

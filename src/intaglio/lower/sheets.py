@@ -10,7 +10,7 @@ from intaglio.lower.binding import Binding
 from intaglio.lower.blocks import Member, written_over
 from intaglio.lower.columns import by_reductions
 from intaglio.lower.index import number
-from intaglio.lower.loops import CHUNK, Place
+from intaglio.lower.loops import CHUNK, CHUNKS, Place
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Load, Local, load
 from intaglio.ops.scratch import SHEET
@@ -58,11 +58,7 @@ class BySheets:
         members = self._members(sheet)
         over = written_over(members, sheet, self.values.index)
         self.over.update((members[a].place.pointer, members[b].place.pointer) for a, b in over.items())
-        begin, end = number(0), sheet.src[0]
-        if split and emitter.target.threads > 1 and total > 1:
-            work = total * sum(nests.work([m.place], m.ranges) for m in members)
-            if work >= 2 * CHUNK:
-                begin, end = nests.loops.chunk(total, work, 1)
+        begin, end = self._chunk(sheet, members) if split and emitter.target.threads > 1 else (number(0), sheet.src[0])
 
         def one(_: Node, carried: list[Node]) -> list[Node]:
             for member in members:
@@ -73,6 +69,16 @@ class BySheets:
         around, nests.turns = nests.turns, total
         emitter.loop(begin, end, 1, (), one, lambda f, c: (sheet, Binding(f, c)))
         nests.turns = around
+
+    def _chunk(self, sheet: Node, members: list[Member]) -> tuple[Node, Node]:
+        """The sheets that one call runs: all where there is little to do, one where that varies."""
+        nests, total = self.nests, math.prod(self.sheets)
+        work = total * sum(nests.work([m.place], m.ranges) for m in members)
+        if self.values.index.varies(total) or total == 1 or work < 2 * CHUNK:
+            return number(0), sheet.src[0]
+        if self.values.index.varies(work):
+            return nests.loops.chunk_of(total, -(-total // CHUNKS))
+        return nests.loops.chunk(total, work, 1)
 
     def _members(self, sheet: Node) -> list[Member]:
         """The stores, with scratch for one sheet."""

@@ -30,7 +30,7 @@ SHORT: Final = 16  # rows from which a chain runs by blocks of them
 PRODUCTS: Final = 4  # of a chain at most: each may have scratch of its own on the stack
 LARGE: Final = 1 << 14  # numbers between the products from which they are better not moved through memory
 WIDE: Final = 1 << 18  # bytes of what lies between them for one row at most, if it is there as a whole: on the stack
-ENOUGH: Final = 8  # sheets from which threads share these as well as what is in them
+ENOUGH: Final = 8  # sheets from which a few threads share these as well as what is in them
 LITTLE: Final = 1 << 19  # values that the members of a chain take up to which threads share none of them
 
 Origins = tuple[int, ...]  # for each axis of a node, the axis of the statement whose position it has; -1: another
@@ -57,15 +57,16 @@ class Chain:
 
 
 def chained(
-    statements: list[Statement], private: set[BufferRef], *, nominal: bool = False
+    statements: list[Statement], private: set[BufferRef], *, nominal: bool = False, threads: int = 1
 ) -> list[list[Statement] | Chain]:
     """Statements in order, those that are a chain put together at the place of their last.
 
     Args:
         private: The buffers that only these statements read.
         nominal: They are at the nominal size: only chains by sheets can be.
+        threads: How many will share what takes long, as far as it is known.
     """
-    program = _Statements(statements, private)
+    program = _Statements(statements, private, max(ENOUGH, threads))
     chains: dict[int, Chain] = {}
     inside: set[int] = set()
     for number in reversed(program.dots if len(program.dots) > 1 else {}):
@@ -88,12 +89,14 @@ class _Statements:
     """What reads and writes which buffers.
 
     Attributes:
+        enough: Sheets of which chains may take long.
         heavy: The writes of products of matrices, by number.
         dots: Those, and writes of matrices times vectors.
     """
 
-    def __init__(self, statements: list[Statement], private: set[BufferRef]) -> None:
+    def __init__(self, statements: list[Statement], private: set[BufferRef], enough: int) -> None:
         self.statements: Final = statements
+        self.enough: Final = enough
         self.reads: Final[list[set[BufferRef]]] = []
         self.readers: Final[dict[BufferRef, set[int]]] = {}
         self.writers: Final[dict[BufferRef, list[int]]] = {}
@@ -199,7 +202,7 @@ class _Statements:
         if any(n > SHEET for n in lines) or sum(lines) > WIDE:
             return False
         work = sum(max(n.size for n in toposort((s.value,))) for s in members.values())
-        return (sheets >= ENOUGH or varies(work) or work < LITTLE) and _has_thin(members[last], sheets=True)
+        return (sheets >= self.enough or varies(work) or work < LITTLE) and _has_thin(members[last], sheets=True)
 
     def _may_wait(self, members: list[int]) -> bool:
         """Whether all members may run where the last one does: nothing in between writes what they read."""

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from intaglio import Context, GlobalCounters, Tensor
-from intaglio.engine.devices import device_of
+from intaglio.core.size import at
+from intaglio.engine.devices import device_of, load
+from intaglio.engine.waves import estimated
 from intaglio.lower import sheets
 from intaglio.ops.scratch import SHEET, scratch_of
 from intaglio.schedule import chains
+from intaglio.schedule.kernels import PlannedKernel
 from intaglio.storage.flush import plans
 
 if TYPE_CHECKING:
@@ -53,6 +56,13 @@ def forget() -> None:
     """Have all kernels planned and lowered anew."""
     plans.clear()
     device_of("CPU")._kernels.clear()
+
+
+@pytest.fixture(autouse=True)
+def few_threads() -> Iterator[None]:
+    """Fewer threads than sheets."""
+    with Context(threads=2):
+        yield
 
 
 @pytest.fixture
@@ -133,6 +143,33 @@ def test_threads_change_no_bit() -> None:
     np.testing.assert_array_equal(outs[0], outs[2])
 
 
+def test_threads_share_the_heads_of_a_cache_of_any_size_where_it_is_long() -> None:
+    forget()
+    keys, values = (Tensor(normal(1, 12, 2500, 64)).realize() for _ in range(2))
+    q = Tensor(normal(1, 12, 1, 64)).realize()
+    sizes = (20, 40, 2000, 2011)
+    outs: list[list[np.ndarray[Any, Any]]] = []
+    for threads in (1, 2, 3):
+        plans.clear()
+        with Context(threads=threads):
+            for n in range(3, 16):
+                q.scaled_dot_product_attention(keys[:, :, :n], values[:, :, :n]).realize()
+            many = [q.scaled_dot_product_attention(keys[:, :, :n], values[:, :, :n]) for n in sizes]
+            shared: list[bool] = []
+            for out in many:
+                (kernel,) = out.schedule()
+                assert isinstance(kernel, PlannedKernel)
+                assert kernel.size_slot is not None
+                lowered = load(kernel).lowered
+                cost = estimated(kernel.nbytes, at(lowered.flops, kernel.size))
+                shared.append(lowered.parallel and cost >= lowered.worth)
+            assert shared == [False, False, *[device_of("CPU").target.threads > 1] * 2]
+            outs.append([out.numpy() for out in many])
+    for others in outs[1:]:
+        for one, other in zip(outs[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("heads", [1, 3, 12])
 def test_a_cache_that_grows_is_one_kernel_which_is_compiled_for_few_lengths(heads: int) -> None:
     forget()
@@ -174,22 +211,25 @@ def test_a_cache_that_outgrows_the_room_of_scratch(little_room: int) -> None:
 def test_weights_take_the_bytes_of_scores(n: int) -> None:
     q, k, v = (Tensor.zeros(8, m, 64).realize() for m in (1, n, n))
     (kernel,) = q.scaled_dot_product_attention(k, v).schedule()
-    lowered = device_of("CPU").load(kernel.ast).lowered  # pyright: ignore[reportAttributeAccessIssue]
-    assert scratch_of(lowered.linear)[1] in (0, -(-4 * n // 64) * 64)
+    assert isinstance(kernel, PlannedKernel)
+    assert scratch_of(load(kernel).lowered.linear)[1] in (0, -(-4 * n // 64) * 64)
 
 
 def test_scores_without_room_are_stored() -> None:
-    n = SHEET // 4 + 1
+    n = SHEET // 4 + 1  # keys
     q, k, v = (Tensor(normal(8, m, 4)).realize() for m in (1, n, n))
     out = q.scaled_dot_product_attention(k, v)
     assert kernels_of(out) == 3
     np.testing.assert_allclose(out.numpy(), exact(*(t.numpy() for t in (q, k, v))), rtol=0, atol=4e-6)
 
 
-def test_few_sheets_with_much_to_do_are_shared_by_threads_as_they_were() -> None:
-    q, k, v = (Tensor(normal(1, 1, m, 64)).realize() for m in (1, 30_000, 30_000))
+@pytest.mark.parametrize(("heads", "threads"), [(1, 2), (7, 1), (12, 16)])
+def test_few_sheets_with_much_to_do_are_shared_by_threads_as_they_were(heads: int, threads: int) -> None:
+    q, k, v = (Tensor(normal(1, heads, m, 64)).realize() for m in (1, 30_000 // heads, 30_000 // heads))
+    plans.clear()
     out = q.scaled_dot_product_attention(k, v)
-    assert kernels_of(out) == 3
+    with Context(threads=threads):
+        assert kernels_of(out) == 3
     np.testing.assert_allclose(out.numpy(), exact(*(t.numpy() for t in (q, k, v))), rtol=0, atol=4e-6)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LAYER = 7  # kernels: two norms, four products (with bias, GELU, residual), attention
-STEP = 8  # with attention in three, and keys and values put into their caches; products compute their norms
+STEP = 6  # products compute their norms; attention; keys and values put into their caches
 
 
 def drawn(model: Transformer, *tokens: int) -> list[Tensor]:
@@ -126,10 +126,10 @@ def test_a_step_of_decoding_reads_weights_and_what_came_before_once(layers: int)
             kernels, moved = after[0] - before[0], after[1] - before[1]
             assert kernels == STEP * layers + 2  # the logits of the last norm, and the best of them
             # Of its width a layer reads and writes: queries, keys and values of a norm 1 and 3, putting keys and values
-            # into their caches 2 and 2, scores 1 of queries, mixed values 1, with what is added 2 and 1, the wide part
-            # of a norm 1 and 4, the narrow one with what is added 5 and 1. The first layer's input is a sum of two.
+            # into their caches 2 and 2, queries 1, mixed values 1, with what is added 2 and 1, the wide part of a norm
+            # 1 and 4, the narrow one with what is added 5 and 1. The first layer's input is a sum of two.
             numbers = layers * (24 * width + 12 * width**2 + 13 * width) + 2 * width
-            numbers += layers * (2 * width + 4 * heads) * (place + 1)  # caches; scores, then powers, written and read
+            numbers += layers * 2 * width * (place + 1)  # caches: scores, and what comes of them, are not in memory
             numbers += 3 * width + words * width + words  # the last norm's logits
             assert moved == 4 * (numbers + words) + 8  # the logits, and the place of the best
     caches = 4 * 2 * layers * models.LENGTH * width

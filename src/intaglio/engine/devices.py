@@ -246,7 +246,7 @@ class Cpu(Device):
         """Run kernels in order; waves and large kernels by so many threads."""
         if launches.table is None:
             noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
-            rows = [Row(e.address, start, e.lowered.chunks, cost, e.lowered.series) for e, start, cost in noted]
+            rows = [Row(e.address, k, e.lowered.chunks, c, e.lowered.series, e.lowered.worth) for e, k, c in noted]
             pool.provide(max(scratch_of(e.lowered.linear)[1] for e in launches.executables))
             launches.table = Table(_compiler(), rows, launches.waves)
         launches.table.run(slots, threads, first, last)

@@ -182,7 +182,7 @@ class Form:
             moved = 0 if isinstance(kernel, Copy) else at(kernel.nbytes, n)
             costs.append(0 if executable is None else estimated(moved, at(executable.flops, n)))
         between = [Life(*life, at(ref.nbytes, n)) for ref, life in template.lives.items() if ref not in template.kept]
-        shared = [executable is not None and executable.lowered.parallel for executable in self.loaded]
+        shared = [e is not None and _is_shared(e, cost) for e, cost in zip(self.loaded, costs, strict=True)]
         found = waves(template.kernels, costs, shared, between)
         steps = [*range(len(template.kernels))]  # the number of each kernel's wave, or its own
         for wave in found:
@@ -275,7 +275,7 @@ class Form:
             first,
             len(run),
             Launches(executables, [*starts, len(slots)], self._costs[first:last], moved),
-            bool(moved) or any(executable.lowered.parallel for executable in executables),
+            bool(moved) or any(map(_is_shared, executables, self._costs[first:last])),
             picker([place for place, _ in slots]),
             [(number, rest) for number, (_, rest) in enumerate(slots) if rest],
             sum(at(executable.flops, self.size) for _, executable in run),
@@ -288,6 +288,11 @@ class Form:
         if isinstance(of, BufferRef):
             return self._places[of], at(rest, self.size)
         return (holes + of.number, 0) if isinstance(of, Hole) else (zero, literal_at(of, rest, self.size))
+
+
+def _is_shared(executable: Executable, cost: int) -> bool:
+    """Whether threads share a kernel. `cost`: what it is estimated to take."""
+    return executable.lowered.parallel and cost >= executable.lowered.worth
 
 
 def picker(places: Sequence[int]) -> Picker:

@@ -14,6 +14,7 @@ from intaglio.core.errors import IntaglioError, InternalError
 from intaglio.core.size import UnsizedError, at, varies
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine import debug
+from intaglio.engine.devices import threads_now
 from intaglio.engine.form import Form, Template, literal_at
 from intaglio.ir.node import walk
 from intaglio.ops.memory import Buffer, BufferRef, Const, Window
@@ -330,12 +331,12 @@ class Plans:
         return found
 
 
-def _template(program: Program, refs: list[BufferRef], *, nominal: bool = False) -> Template:
-    """A program over stand-ins planned.
+def _template(program: Program, refs: list[BufferRef], *, nominal: bool = False, chains: bool = True) -> Template:
+    """A program over stand-ins planned; `chains`: what products that follow from products leave may be in scratch.
 
     Raises: UnsizedError if it is at the nominal size and cannot be planned so.
     """
-    made = _plan(program, refs, nominal=nominal)
+    made = _plan(program, refs, nominal=nominal, chains=chains)
     GlobalCounters.plan_count += 1
     return made
 
@@ -357,11 +358,13 @@ def _of_sizes(key: Key, samples: Sequence[list[int]]) -> list[_Sized]:
             # but which value another is computed from.
             continue
         template = _template(program, refs, nominal=True)
+        if (found.size(samples[-1]) or 0) > template.most:  # than there is room for
+            template = _template(program, refs, nominal=True, chains=False)
         return [_Sized(template, found, separate, template.least)]
     return []
 
 
-def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template:
+def _plan(program: Program, refs: list[BufferRef], *, nominal: bool, chains: bool) -> Template:
     """The kernels of a program, made."""
     ordered = order(program)
     renamed: dict[BufferRef, BufferRef] = {}
@@ -376,17 +379,17 @@ def _plan(program: Program, refs: list[BufferRef], *, nominal: bool) -> Template
         _no_products(statements)
     kernels: list[PlannedKernel | Copy] = []
     private = ordered.fresh - set(renamed.values())
-    parts: list[list[Statement] | Chain] = [statements] if nominal else chained(statements, private)
+    parts = chained(statements, private, nominal=nominal, threads=threads_now()) if chains else [statements]
     groups = [*itertools.chain.from_iterable([p] if isinstance(p, Chain) else together(p) for p in parts)]
     for group in with_prologues(groups, private):
-        copy = None if isinstance(group, Chain) else _copy(group[0])
+        copy = _copy(group[0]) if isinstance(group, list) else None
         if copy is not None:
             kernels.append(copy)
         else:
             kernels.append(sized(build(group)) if nominal else build(group))
     lives = _lives(kernels, ordered.fresh)
     values = [s.value for s in statements if isinstance(s, Write)] if nominal else []
-    most = whole_up_to(values, is_product)
+    most = min([whole_up_to(values, is_product), *(part.most for part in parts if isinstance(part, Chain))])
     return Template(kernels, renamed, kept, lives, refs, list(ordered.fresh.difference(refs)), most)
 
 

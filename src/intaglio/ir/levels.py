@@ -3,8 +3,8 @@
 TENSOR  Whole arrays, pure. Leaves are constants, counters, buffers and views of them. A node's value is fixed: reading
         a view gives what the bytes held at its moment.
 KERNEL  One kernel: a Sink of statements in order. Store(window, value) computes all of `value` before any element is
-        stored; a For runs its statements once for each value of its Range, each iteration after the one before. Rows
-        are stores in order, of which what goes into a Local is scratch.
+        stored; a For runs its statements once for each value of its Range, each iteration after the one before. Rows,
+        and a Prologue, are stores in order, of which what goes into a Local is scratch.
 LOOP    Scalars over Ranges: every value has shape (), a Fold reduces over the ranges it names and no others, a Load
         whose gate is false gives 0 and touches no memory.
 LINEAR  Instructions in order, the sources of one Linear. A value is defined before it is used, in a loop or condition

@@ -193,8 +193,8 @@ class Kept:
         body, *own = fold.src
         fresh = make(Local(next(self.axes), node.dtype, self.size))
         others = _pointers(reading(fresh), fold)
-        free = (p for p in _pointers([body]) if isinstance(p.op, Local) and p.op.of is node.dtype and p not in others)
-        pointer = next(free, fresh)
+        own_scratch = (p for p in _pointers([body]) if p in self.scratch and p.dtype is node.dtype)
+        pointer = next((p for p in own_scratch if p not in others), fresh)
         if pointer is fresh:
             self.room -= self.size * node.dtype.itemsize
             if self.room < 0:

@@ -21,10 +21,11 @@ from intaglio.lower.parts import Part, Parts
 from intaglio.lower.rows import ByRows
 from intaglio.lower.scans import Running
 from intaglio.lower.scatter import Scatter
+from intaglio.lower.sheets import BySheets
 from intaglio.lower.size import SizedIndex, check_sizes, with_argument
 from intaglio.lower.values import Values
 from intaglio.ops.elementwise import Elementwise, cast, eq
-from intaglio.ops.loop import Block, For, Linear, Rows, Sink, Store, StoreAt, Switch
+from intaglio.ops.loop import Block, For, Linear, Prologue, Rows, Sink, Store, StoreAt, Switch
 from intaglio.ops.memory import Arg, Param
 from intaglio.ops.reduce import COMBINES, Fold, Reduce, Scan
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     from intaglio.core.target import Target
     from intaglio.lower.choice import Decision
+
+
+WORTH: Final = 1 << 21  # what a kernel of any size is estimated to take from where threads share it (`engine/waves.py`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Lowered:
     parallel: bool
     flops: int
     series: int = 0  # if launches may be chunks of one call, how many arguments each has
+    worth: int = 0  # what it must be estimated to take for threads to share it, where that depends on a size
     least: int = 0  # the least size for which the code is right, where a size is an argument
     decisions: tuple[Decision, ...] = ()
 
@@ -88,7 +93,11 @@ class _Kernel:
         """Lower every statement."""
         statements = list(self.ast.src)
         nests = in_nests(statements)
-        split = len(nests) == 1 and isinstance(nests[0][0].op, (Store, StoreAt, Rows, For)) and not self.index.sized
+        alone = nests[0][0].op if len(nests) == 1 else None
+        if self.index.sized:
+            split = isinstance(alone, Rows) and alone.sheets
+        else:
+            split = isinstance(alone, (Store, StoreAt, Prologue, Rows, For))
         for group in nests:
             self._statement(group, split=split)
         code = self.emitter.frames[0].code
@@ -97,7 +106,8 @@ class _Kernel:
         linear = make(Linear(name, past, series), *(substitute(code, self.over) if self.over else code))
         flops = sum(_work(n) for n in walk(statements))
         chunks = self.loops.chunks
-        return Lowered(linear, name, chunks, chunks > 1, flops, series, decisions=self.decide.taken)
+        worth = WORTH if self.index.sized else 0
+        return Lowered(linear, name, chunks, chunks > 1, flops, series, worth, decisions=self.decide.taken)
 
     def _name(self) -> str:
         """The kernel's name: what it does, of which sizes, in how many statements."""
@@ -128,8 +138,10 @@ class _Kernel:
                 self._for_parts(node, split=split)
             case For():
                 self._for(node)
-            case Rows(lead=lead):
-                self._rows(node.src, lead, split=split)
+            case Prologue():
+                self._prologue(node.src, split=split)
+            case Rows():
+                self._rows(node.src, node.op, split=split)
             case Switch():
                 self._switch(node)
             case Block() | Sink():
@@ -190,16 +202,17 @@ class _Kernel:
         along = own[op.axis]
         Running(self.loops, place, op.kind, along, [r for r in own if r is not along]).run(split=split)
 
-    def _rows(self, stores: Sequence[Node], lead: int, *, split: bool) -> None:
-        """Stores that run together for some rows at a time; without rows, all but the last are made for each chunk."""
-        if not lead:
-            *makers, last = stores
-            for maker in makers:
-                self._stores([maker])
-            self._stores([last], split=split)
-            return
+    def _prologue(self, stores: Sequence[Node], *, split: bool) -> None:
+        """Stores of which each chunk makes all but the last."""
+        *makers, last = stores
+        for maker in makers:
+            self._stores([maker])
+        self._stores([last], split=split)
+
+    def _rows(self, stores: Sequence[Node], op: Rows, *, split: bool) -> None:
+        """Stores that run together for some rows, or for one sheet of them, at a time."""
         self.kind = "b"
-        rows = ByRows(self.nests, self.values, stores, lead)
+        rows = (BySheets if op.sheets else ByRows)(self.nests, self.values, stores, op.lead)
         self.sizes.extend(rows.sizes)
         rows.run(split=split)
         self.over.update(rows.over)

@@ -78,6 +78,7 @@ class Nests:
 
     Attributes:
         past: The slots of what is written past the caches.
+        turns: How often the loops at hand run.
     """
 
     def __init__(self, loops: Loops, values: Values, alone: set[int], moved: int) -> None:
@@ -91,6 +92,7 @@ class Nests:
         self.emitter: Final = loops.emitter
         self.values: Final = values
         self.past: Final[set[int]] = set()
+        self.turns: int = 1
         self._alone: Final = alone
         self._moved: Final = moved
 
@@ -154,6 +156,11 @@ class Nests:
             op = place.pointer.op
             if isinstance(op, Param) and op.group in self._alone and size * op.of.itemsize >= self.emitter.target.far:
                 self.past.add(op.slot)
+
+    def work(self, places: list[Place], ranges: list[Node]) -> int:
+        """How many values some stores and their folds take."""
+        folds = (n for p in places for n in walk((p.value,)) if isinstance(n.op, Fold))
+        return self._size(ranges) * max(1, sum(self._size(n.src[1:]) for n in folds))
 
     # -- products
 
@@ -326,9 +333,8 @@ class Nests:
         return math.prod(map(self.loops.extent, ranges))
 
     def _work(self, places: list[Place], ranges: list[Node]) -> int:
-        """How many values the stores and their folds take."""
-        folds = (n for p in places for n in walk((p.value,)) if isinstance(n.op, Fold))
-        return self._size(ranges) * max(1, sum(self._size(n.src[1:]) for n in folds))
+        """How many values the stores and their folds take, whenever they run."""
+        return self.turns * self.work(places, ranges)
 
 
 def _has_no_position(place: Place) -> bool:

@@ -60,12 +60,24 @@ class For(Statement):
 class Rows(Statement):
     """Stores that share the loops over their first `lead` axes, run for some rows of the last of those at a time.
 
+    With `sheets`, there are few rows after those axes, and all at one place along them run together: a sheet.
+
     KERNEL level: src (store, ...). Windows on a Local are of what only these stores read, at their own rows: no more
-    of it is ever held than the rows at hand. Without such axes, each chunk of the last store makes all of it.
+    of it is ever held than the rows at hand.
     """
 
     lead: int
+    sheets: bool = False
     name: ClassVar[str] = "rows"
+
+
+class Prologue(Statement):
+    """Stores of which each chunk of the last one makes all others, into scratch of its own.
+
+    KERNEL level: src (store, ...). What the others store to is a Local, which only these stores read.
+    """
+
+    name: ClassVar[str] = "prologue"
 
 
 class Switch(Statement):
@@ -234,10 +246,11 @@ class EndIf(Statement):
     name: ClassVar[str] = "end_if"
 
 
-SINK, BLOCK, FOR, SWITCH, ASSIGN, STORE, PREFETCH, END_LOOP, END_IF = (
+SINK, BLOCK, FOR, PROLOGUE, SWITCH, ASSIGN, STORE, PREFETCH, END_LOOP, END_IF = (
     Sink(),
     Block(),
     For(),
+    Prologue(),
     Switch(),
     Assign(),
     Store(),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 LINE: Final = 64  # bytes of a line of memory, and of a vector at most
 STACK: Final = 1 << 12  # bytes on the stack at most
+SHEET: Final = 1 << 17  # bytes of one value of a sheet (`Rows`) at most, and where it varies in size: as many
 
 
 def scratch_of(linear: Node) -> tuple[dict[Node, int], int]:

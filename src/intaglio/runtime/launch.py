@@ -72,6 +72,7 @@ class Row(NamedTuple):
         chunks: How many it has.
         cost: What it is estimated to take.
         series: If launches of it may be one call, how many arguments it has; else 0.
+        worth: What it must take for threads to share it.
     """
 
     address: int
@@ -79,6 +80,7 @@ class Row(NamedTuple):
     chunks: int
     cost: int
     series: int = 0
+    worth: int = 0
 
 
 class _Schedule:
@@ -110,7 +112,7 @@ class _Schedule:
                 self._job(_shared([[rows[k] for k in chain] for chain in wave], threads))
                 self.waves += self._pieces[-1] > 1
                 number += count - 1
-            elif row.chunks > 1 and threads > 1:
+            elif row.chunks > 1 and threads > 1 and row.cost >= row.worth:
                 self._job(_chunks(row, threads))
             elif self._pieces and self._pieces[-1] == 1:
                 _add(self._calls, row)

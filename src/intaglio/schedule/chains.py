@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
+from sys import maxsize
 from typing import TYPE_CHECKING, Final
 
+from intaglio.core.size import at, varies
 from intaglio.ir.node import Node, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Elementwise
@@ -14,7 +18,8 @@ from intaglio.ops.memory import Buffer, BufferRef, Window, buffer, window
 from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.rescaling import exponentials
-from intaglio.schedule.fuse import is_product
+from intaglio.ops.scratch import SHEET
+from intaglio.schedule.fuse import is_dot, is_product, repeated
 from intaglio.schedule.program import Repeat, Statement, Write
 
 if TYPE_CHECKING:
@@ -25,6 +30,8 @@ SHORT: Final = 16  # rows from which a chain runs by blocks of them
 PRODUCTS: Final = 4  # of a chain at most: each may have scratch of its own on the stack
 LARGE: Final = 1 << 14  # numbers between the products from which they are better not moved through memory
 WIDE: Final = 1 << 18  # bytes of what lies between them for one row at most, if it is there as a whole: on the stack
+ENOUGH: Final = 8  # sheets from which a few threads share these as well as what is in them
+LITTLE: Final = 1 << 19  # values that the members of a chain take up to which threads share none of them
 
 Origins = tuple[int, ...]  # for each axis of a node, the axis of the statement whose position it has; -1: another
 
@@ -33,27 +40,39 @@ Origins = tuple[int, ...]  # for each axis of a node, the axis of the statement 
 class Chain:
     """Writes in order, of one shape along their first `lead` axes; all but the last are read only by those after them.
 
-    Each reads of the others what is at its own place along those axes; without such axes, all of it.
+    Each reads of the others what is at its own place along those axes: a row, or (`sheets`) a sheet of a few rows, all
+    of which are computed together.
     """
 
     writes: tuple[Write, ...]
     lead: int
+    sheets: bool = False
+
+    @property
+    def most(self) -> int:
+        """The size up to which there is room for what lies between the writes, if that is at the nominal one."""
+        sizes = [_line(write, self.lead) for write in self.writes[:-1]]
+        ends = [bisect_right(range(1, SHEET + 1), SHEET, key=lambda n, size=s: at(size, n)) for s in sizes if varies(s)]
+        return min(ends, default=maxsize)
 
 
-def chained(statements: list[Statement], private: set[BufferRef]) -> list[list[Statement] | Chain]:
+def chained(
+    statements: list[Statement], private: set[BufferRef], *, nominal: bool = False, threads: int = 1
+) -> list[list[Statement] | Chain]:
     """Statements in order, those that are a chain put together at the place of their last.
 
     Args:
         private: The buffers that only these statements read.
+        nominal: They are at the nominal size: only chains by sheets can be.
+        threads: How many will share what takes long, as far as it is known.
     """
-    program = _Statements(statements, private)
+    program = _Statements(statements, private, max(ENOUGH, threads))
     chains: dict[int, Chain] = {}
     inside: set[int] = set()
-    for number in reversed(range(len(statements))):
-        members, last = program.chain(number) if number not in inside else ([], None)
-        if last is not None:
-            writes = tuple(s for k in members[:-1] if isinstance(s := statements[k], Write))
-            chains[number] = Chain((*writes, last), last.value.rank - 1)
+    for number in reversed(program.dots if len(program.dots) > 1 else {}):
+        members, chain = program.chain(number, nominal=nominal) if number not in inside else ([], None)
+        if chain is not None:
+            chains[number] = chain
             inside.update(members)
     out: list[list[Statement] | Chain] = [[]]
     for number, statement in enumerate(statements):
@@ -67,69 +86,123 @@ def chained(statements: list[Statement], private: set[BufferRef]) -> list[list[S
 
 
 class _Statements:
-    """What reads and writes which buffers."""
+    """What reads and writes which buffers.
 
-    def __init__(self, statements: list[Statement], private: set[BufferRef]) -> None:
+    Attributes:
+        enough: Sheets of which chains may take long.
+        heavy: The writes of products of matrices, by number.
+        dots: Those, and writes of matrices times vectors.
+    """
+
+    def __init__(self, statements: list[Statement], private: set[BufferRef], enough: int) -> None:
         self.statements: Final = statements
+        self.enough: Final = enough
         self.reads: Final[list[set[BufferRef]]] = []
         self.readers: Final[dict[BufferRef, set[int]]] = {}
         self.writers: Final[dict[BufferRef, list[int]]] = {}
         self.private: Final = private
-        self.heavy: Final[list[int]] = []
+        self.heavy: Final[dict[int, None]] = {}
+        self.dots: Final[dict[int, None]] = {}
         for number, statement in enumerate(statements):
             read: set[BufferRef] = set()
-            product = False
+            dot = product = False
             for node in toposort(roots_of(statement)):
                 if isinstance(node.op, Buffer):
                     read.add(node.op.ref)
+                dot = dot or is_dot(node)
                 product = product or is_product(node)
-            if product and isinstance(statement, Write):
-                self.heavy.append(number)
+            if isinstance(statement, Write):
+                self.dots.update({number: None} if dot else {})
+                self.heavy.update({number: None} if product else {})
             self.reads.append(read)
             for ref in read:
                 self.readers.setdefault(ref, set()).add(number)
             for write in writes_of(statement):
                 self.writers.setdefault(write.ref, []).append(number)
 
-    def chain(self, last: int) -> tuple[list[int], Write | None]:
-        """The numbers of the statements of the chain that ends in one, if one does, and its write, as it is then."""
+    def chain(self, last: int, *, nominal: bool) -> tuple[list[int], Chain | None]:
+        """The numbers of the statements of the chain that ends in one, if one does, and the chain."""
         statement = self.statements[last]
-        if len(self.heavy) < 2 or last not in self.heavy or not isinstance(statement, Write) or not is_plain(statement):
+        if not isinstance(statement, Write) or not is_plain(statement):
             return [], None
         statement = _unmoved(statement)
-        lead = statement.value.shape[:-1]
-        if not lead or lead[-1] < SHORT or statement.ref in self.reads[last]:
+        shape = statement.value.shape
+        sheets = len(shape) < 2 or shape[-2] < SHORT
+        if statement.ref in self.reads[last] or (not sheets and (nominal or last not in self.heavy)):
             return [], None
-        members = {last: statement}
-        for number in reversed(range(last)):
-            maker = self.statements[number]
-            if isinstance(maker, Write) and self._joins(number, maker, members, lead):
-                members[number] = maker
+        lead = _apart(statement.value) if sheets else len(shape) - 1
+        members = self._members(last, statement, lead, sheets=sheets)
         found = sorted(members)
-        return (found, statement) if self._pays(members, len(lead)) and self._may_wait(found) else ([], None)
+        pays = self._pays_by_sheets if sheets else self._pays
+        if not pays(members, lead) or not self._may_wait(found):
+            return [], None
+        return found, Chain(tuple(members[k] for k in found), lead, sheets)
 
-    def _joins(self, number: int, maker: Write, members: dict[int, Write], lead: tuple[int, ...]) -> bool:
-        """Whether a statement makes what only members of a chain read, at their own rows."""
-        ref = maker.ref
-        if number in self.heavy and (sum(k in members for k in self.heavy) == PRODUCTS or not _has_thin(maker)):
+    def _members(self, last: int, statement: Write, lead: int, *, sheets: bool) -> dict[int, Write]:
+        """The statements that may be in a chain with one, which is its last, and that one, by number."""
+        members = {last: statement}
+        waiting = self._makers(last)
+        seen = {last, *waiting}
+        heapq.heapify(waiting)
+        while waiting:  # from the latest on: all that read what it makes are known then
+            number = -heapq.heappop(waiting)
+            maker = self.statements[number]
+            if isinstance(maker, Write) and self._joins(number, maker, members, lead, sheets=sheets):
+                members[number] = maker
+                for other in self._makers(number):
+                    if other not in seen:
+                        seen.add(other)
+                        heapq.heappush(waiting, other)
+        return members
+
+    def _makers(self, number: int) -> list[int]:
+        """The statements before one that alone make what only these statements read, and what it reads; negative."""
+        read = self.reads[number] & self.private
+        return [-writers[0] for ref in read if len(writers := self.writers.get(ref, ())) == 1 and writers[0] < number]
+
+    def _joins(self, number: int, maker: Write, members: dict[int, Write], lead: int, *, sheets: bool) -> bool:
+        """Whether a statement makes what only members of a chain read, at their own rows or sheets."""
+        ref, products, shape = maker.ref, self.dots if sheets else self.heavy, members[max(members)].value.shape
+        if not self.readers.get(ref, set()) <= set(members):
             return False
-        if ref not in self.private or self.writers[ref] != [number] or not self.readers.get(ref, set()) <= set(members):
+        if number in products and (sum(k in products for k in members) == PRODUCTS or not _has_thin(maker, sheets)):
             return False
-        if not is_plain(maker) or not is_whole(maker) or maker.value.shape[: len(lead)] != lead:
+        if not is_plain(maker) or not is_whole(maker) or maker.value.shape[:lead] != shape[:lead]:
+            return False
+        if sheets and _apart(maker.value) < lead:
             return False
         readers = [s for k, s in members.items() if ref in self.reads[k]]
-        return bool(readers) and all(_reads_own_rows(s.value, maker, len(lead)) for s in readers)
+        return bool(readers) and all(_reads_own_rows(s.value, maker, lead) for s in readers)
 
     def _pays(self, members: dict[int, Write], lead: int) -> bool:
         """Whether a chain has a product of which another is made, much between them, and only thin matrices."""
         last = max(members)
         makers = [members[k] for k in sorted(members) if k != last]
-        if not any(k in members for k in self.heavy if k != last):
+        if not any(k in self.heavy for k in members if k != last):
             return False
-        row = sum(math.prod(s.value.shape[lead:]) * s.value.dtype.itemsize for s in makers)
+        row = sum(_line(s, lead) for s in makers)
         if max(s.value.size for s in makers) < LARGE or (row > WIDE and not _goes_by(makers, members[last], lead)):
             return False
         return _has_thin(members[last])
+
+    def _pays_by_sheets(self, members: dict[int, Write], lead: int) -> bool:
+        """Whether sheets have few rows and room in scratch, and there are enough of them for threads, or little to do.
+
+        One sheet of which all is products is a network of layers, whose matrices are better gone through apart.
+        """
+        last = max(members)
+        value = members[last].value
+        makers = [members[k] for k in sorted(members) if k != last]
+        sheets, rows = math.prod(value.shape[:lead]), math.prod(value.shape[lead:-1])
+        if not any(k in self.dots for k in members if k != last) or rows >= SHORT:
+            return False
+        if sheets == 1 and all(k in self.dots for k in members):
+            return False
+        lines = [n for s in makers if not varies(n := _line(s, lead))]
+        if any(n > SHEET for n in lines) or sum(lines) > WIDE:
+            return False
+        work = sum(max(n.size for n in toposort((s.value,))) for s in members.values())
+        return (sheets >= self.enough or varies(work) or work < LITTLE) and _has_thin(members[last], sheets=True)
 
     def _may_wait(self, members: list[int]) -> bool:
         """Whether all members may run where the last one does: nothing in between writes what they read."""
@@ -198,9 +271,27 @@ def is_whole(write: Write) -> bool:
     return write.view == View.contiguous(write.value.dtype, write.value.shape)
 
 
-def _has_thin(write: Write) -> bool:
-    """Whether all products of a write are by thin matrices."""
-    return all(_is_thin(n) for n in toposort((write.value,)) if is_product(n))
+def _line(write: Write, lead: int) -> int:
+    """The bytes that a write has at one place along its first axes."""
+    return math.prod(write.value.shape[lead:]) * write.value.dtype.itemsize
+
+
+def _apart(value: Node) -> int:
+    """How many first axes a value has along which none of its products uses a factor again."""
+    found = value.rank
+    for node in toposort((value,)):
+        if is_dot(node):
+            assert isinstance(node.op, Reduce)
+            body = node.src[0]
+            kept = [a for a in range(body.rank) if a not in node.op.axes]
+            again = {a for factor in body.src for a in repeated(factor)}
+            found = min(found, next((k for k, a in enumerate(kept) if a in again), found))
+    return found
+
+
+def _has_thin(write: Write, sheets: bool = False) -> bool:
+    """Whether all products of a write are by thin matrices; of `sheets`, those by vectors as well."""
+    return all(_is_thin(n) for n in toposort((write.value,)) if (is_dot if sheets else is_product)(n))
 
 
 def _is_thin(product: Node) -> bool:

@@ -134,7 +134,7 @@ def is_product(node: Node) -> bool:
     """Whether a node is a sum of products of two values that are each repeated along an axis of the other."""
     if not (isinstance(node.op, Reduce) and node.op.kind == "sum" and isinstance(node.src[0].op, Mul)):
         return False
-    left, right = (_repeated(s) for s in node.src[0].src)
+    left, right = (repeated(s) for s in node.src[0].src)
     kept = set(range(node.src[0].rank)) - set(node.op.axes)
     return bool((left - right) & kept) and bool((right - left) & kept)
 
@@ -144,7 +144,7 @@ def is_dot(node: Node) -> bool:
     if not (isinstance(node.op, Reduce) and node.op.kind == "sum" and isinstance(node.src[0].op, Mul)):
         return False
     kept = set(range(node.src[0].rank)) - set(node.op.axes)
-    return any(_repeated(s) & kept for s in node.src[0].src)
+    return any(repeated(s) & kept for s in node.src[0].src)
 
 
 def _are_of_rows(one: Node, other: Node) -> bool:
@@ -156,7 +156,7 @@ def _are_of_rows(one: Node, other: Node) -> bool:
     return along and x.shape == y.shape and x.size <= ROW * one.size
 
 
-def _repeated(node: Node) -> frozenset[int]:
+def repeated(node: Node) -> frozenset[int]:
     """The axes along which a value is a repetition."""
     found: set[int] = set()
     while isinstance(node.op, (Expand, Cast)):
@@ -352,9 +352,7 @@ class _Materialize:
     def _is_dear(self, factor: Node, dot: Node) -> bool:
         """Whether a factor of a sum of products that are not many for each of its numbers takes some ops to compute."""
         body = dot.src[0]
-        if body.size < max(
-            LIGHT, PACKED * math.prod(n for a, n in enumerate(body.shape) if a not in _repeated(factor))
-        ):
+        if body.size < max(LIGHT, PACKED * math.prod(n for a, n in enumerate(body.shape) if a not in repeated(factor))):
             return False
         inner = toposort((factor,), enter=lambda n: n not in self.done)
         return sum(isinstance(n.op, Elementwise) and n not in self.done for n in inner) >= DEAR
@@ -395,7 +393,7 @@ class _Materialize:
             node: What is computed; the factor repeats it, and sees it reshaped, permuted or in more bytes.
             axes: Those of the sum.
         """
-        rows = _repeated(factor) - set(axes)
+        rows = repeated(factor) - set(axes)
         if node in self.shared or column < 0 or column in rows or len(rows) != 1:
             return False
 
@@ -450,12 +448,12 @@ def _step(root: Node, axis: int, array: Node) -> int:
 
 def _products(factor: Node, axes: tuple[int, ...]) -> int:
     """In how many products of a sum each number of a factor is, of which some axes are summed."""
-    return math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
+    return math.prod(factor.shape[a] for a in repeated(factor) if a not in axes)
 
 
 def _is_rounded(node: Node) -> bool:
     """Whether a node is a cast of values, none of them repeated, to fewer bytes: a few ops for each."""
-    return isinstance(node.op, Cast) and node.dtype.itemsize < node.src[0].dtype.itemsize and not _repeated(node)
+    return isinstance(node.op, Cast) and node.dtype.itemsize < node.src[0].dtype.itemsize and not repeated(node)
 
 
 def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> bool:
@@ -477,7 +475,7 @@ def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> b
     across = [(n - 1) * step // line for n, step in steps if line <= step < plane]
     channels = max((n for n, step in steps if step == plane), default=1)
     columns = max((n for n, step in steps if step == item), default=0)
-    rows = math.prod(factor.shape[a] for a in _repeated(factor) if a not in axes)
+    rows = math.prod(factor.shape[a] for a in repeated(factor) if a not in axes)
     needed = max(rows, channels * (1 + min(across, default=0))) * line
     near = abs(_stride(image.src[0], image.rank - 1)) == 1
     return near and columns >= COLUMNS and len(across) in (1, 2) and needed <= LINES
@@ -566,7 +564,7 @@ def _packed(order: list[Node]) -> dict[Node, _Pack]:
             continue
         column = kept[-1]
         for factor in body.src:
-            if column in _repeated(factor):
+            if column in repeated(factor):
                 continue
             core = _core(factor)
             alone = all(n == 1 for a, n in enumerate(core.shape) if a not in (column, *node.op.axes))

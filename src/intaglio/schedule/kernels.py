@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.core.errors import InternalError
@@ -12,12 +12,19 @@ from intaglio.core.size import NOMINAL, varies
 from intaglio.ir.node import Node, make, rebuild, toposort, walk
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Detach, Elementwise, and_, bitcast, cast, mul, or_, shl, shr
-from intaglio.ops.loop import BLOCK, FOR, SWITCH, For, Range, Rows, Store, StoreAt, sink, store
+from intaglio.ops.loop import BLOCK, FOR, PROLOGUE, SWITCH, For, Range, Rows, Store, StoreAt, sink, store
 from intaglio.ops.memory import Arg, Buffer, BufferRef, Const, Local, Param, Take, Window, const, iota, window
 from intaglio.ops.movement import expand, reshape, shrink
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.chains import Chain
 from intaglio.schedule.program import Hole, Repeat, Statement, Write, turns_of
+from intaglio.schedule.prologues import Prologued
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from intaglio.ir.node import Op
+    from intaglio.schedule.prologues import Group
 
 PLAIN: Final = (0, 1, -1, 2, 0.5)  # literals that stay in the text: they simplify
 Slot: TypeAlias = tuple[BufferRef | DType | Hole, int]
@@ -66,9 +73,15 @@ def written_slots(ast: Node) -> list[int]:
     return [*dict.fromkeys(pointer.slot for pointer in pointers if isinstance(pointer, Param))]
 
 
-def build(statements: list[Statement] | Chain) -> PlannedKernel:
+def build(statements: Group) -> PlannedKernel:
     """Statements that share a kernel, as that kernel."""
-    return _Builder().chain(statements) if isinstance(statements, Chain) else _Builder().build(statements)
+    match statements:
+        case Chain(writes=writes, lead=lead, sheets=sheets):
+            return _Builder().in_scratch(Rows(lead, sheets), writes)
+        case Prologued(writes=writes):
+            return _Builder().in_scratch(PROLOGUE, writes)
+        case _:
+            return _Builder().build(statements)
 
 
 def sized(kernel: PlannedKernel) -> PlannedKernel:
@@ -121,13 +134,13 @@ class _Builder:
         ref = first.arms[0][0].ref if isinstance(first, Repeat) else first.ref
         return PlannedKernel(sink(*nodes), tuple(self.slots), ref.device, tuple(self.names), self.nbytes)
 
-    def chain(self, chain: Chain) -> PlannedKernel:
-        """The kernel of writes that run together for some rows at a time."""
-        *makers, last = chain.writes
+    def in_scratch(self, op: Op, writes: Sequence[Write]) -> PlannedKernel:
+        """The kernel of writes that run together, what only the others read in scratch."""
+        *makers, last = writes
         for uid, write in enumerate(makers):
             self.scratch[write.ref] = make(Local(uid, write.view.dtype, write.value.size))
-        rows = make(Rows(chain.lead), *(self.write(w) for w in chain.writes))
-        return PlannedKernel(sink(rows), tuple(self.slots), last.ref.device, tuple(self.names), self.nbytes)
+        statement = make(op, *map(self.write, writes))
+        return PlannedKernel(sink(statement), tuple(self.slots), last.ref.device, tuple(self.names), self.nbytes)
 
     def param(self, ref: BufferRef, dtype: DType, shift: int) -> Node:
         """The pointer argument for a buffer seen as a dtype, from a byte that its elements are aligned with."""

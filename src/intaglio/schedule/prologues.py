@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.core.size import varies
@@ -20,10 +21,18 @@ ROWS: Final = 4  # of a product at most: one of more rows has more chunks, and e
 SMALL: Final = 1 << 15  # bytes of what each chunk computes, at most: the first cache holds it
 WORTH: Final = 512  # multiplications of the product for each element that is computed, at least
 
-Group: TypeAlias = list[Statement] | Chain
+
+@dataclass(frozen=True, slots=True)
+class Prologued:
+    """Writes of one kernel: all but the last make small values, which only the last needs, and each of its chunks."""
+
+    writes: tuple[Write, ...]
 
 
-def with_prologues(groups: list[Group], private: set[BufferRef]) -> list[Group]:
+Group: TypeAlias = list[Statement] | Chain | Prologued
+
+
+def with_prologues(groups: Sequence[Group], private: set[BufferRef]) -> Sequence[Group]:
     """Groups of statements, of which those that only a product of few rows needs come first in its kernel.
 
     Args:
@@ -40,7 +49,7 @@ def with_prologues(groups: list[Group], private: set[BufferRef]) -> list[Group]:
         return any(after < number <= until for number in writers.get(ref, ()))
 
     taken: set[int] = set()
-    made: dict[int, Chain] = {}
+    made: dict[int, Prologued] = {}
     for number, group in enumerate(groups):
         product = _product(group)
         if product is None:
@@ -56,13 +65,13 @@ def with_prologues(groups: list[Group], private: set[BufferRef]) -> list[Group]:
         first = [makers[at] for at in sorted(makers)]
         if first and _pays(first, product):
             taken.update(makers)
-            made[number] = Chain((*first, product), 0)
+            made[number] = Prologued((*first, product))
     return [made.get(number, group) for number, group in enumerate(groups) if number not in taken]
 
 
 def _statements(group: Group) -> Sequence[Statement]:
     """The statements of a group."""
-    return group.writes if isinstance(group, Chain) else group
+    return group if isinstance(group, list) else group.writes
 
 
 def _reads(group: Group) -> set[BufferRef]:
@@ -101,7 +110,7 @@ def _maker(group: Group) -> Write | None:
 
 def _only(group: Group) -> Write | None:
     """The only statement of a group, if it is a write."""
-    if isinstance(group, Chain) or len(group) > 1:
+    if not isinstance(group, list) or len(group) > 1:
         return None
     (statement,) = group
     return statement if isinstance(statement, Write) else None

@@ -97,6 +97,12 @@ def test_one_thread_makes_one_call_for_each_kernel_in_order() -> None:
     assert noted.run([each(range(3))], 1) == expected
 
 
+def test_a_kernel_that_takes_less_than_sharing_it_is_worth_is_one_call() -> None:
+    noted = Noted([4, 4], [PIECE, PIECE])
+    noted.rows = [row._replace(worth=PIECE + k) for k, row in enumerate(noted.rows)]
+    assert sorted(noted.run([], 2)) == [*((0, k, k + 1) for k in range(4)), (1, 0, 4)]
+
+
 @pytest.mark.parametrize("first", range(5))
 def test_a_part_of_a_table_runs_alone(first: int) -> None:
     noted = Noted([1] * 5, [PIECE] * 5)

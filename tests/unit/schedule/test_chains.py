@@ -186,6 +186,37 @@ def test_matrices_that_are_not_thin_are_not_chained() -> None:
     np.testing.assert_array_equal(out, x @ a @ b)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    ("moved", "kernels"),
+    [
+        (lambda s: s, 1),
+        (lambda s: s.relu() * 2, 1),
+        (lambda s: s.flip(-1), 1),
+        (lambda s: s - s.sum(-1, keepdim=True), 1),
+        (lambda s: s - s.sum(0, keepdim=True), 3),
+        (lambda s: s.cumsum(0), 2),
+    ],
+)
+def test_few_rows_run_by_sheets_that_read_only_their_own(rows: int, moved: Any, kernels: int) -> None:
+    q = RNG.integers(-2, 3, (9, rows, 24)).astype(np.float32)
+    k, v = (RNG.integers(-2, 3, (9, 160, 24)).astype(np.float32) for _ in range(2))
+    out, count = run(moved(Tensor(q) @ Tensor(k).transpose(1, 2)) @ Tensor(v))
+    assert count == kernels
+    scores = Tensor(q @ k.swapaxes(1, 2)).realize()
+    np.testing.assert_array_equal(out, moved(scores).numpy() @ v)
+
+
+def test_few_rows_by_a_matrix_that_all_share_are_no_sheets() -> None:
+    x, a, b = (RNG.integers(-1, 2, n).astype(np.float32) for n in ((12, 1, 64), (64, 200), (200, 64)))
+    out, kernels = run(Tensor(x) @ Tensor(a) @ Tensor(b))
+    assert kernels == 2
+    np.testing.assert_array_equal(out, x @ a @ b)
+    one, kernels = run((Tensor(x[0]) @ Tensor(a)).relu() @ Tensor(b))
+    assert kernels == 2
+    np.testing.assert_array_equal(one, np.maximum(x[0] @ a, 0) @ b)
+
+
 def test_gradients_of_a_chain() -> None:
     q, k, v = (Tensor(t[0]).requires_grad_() for t in (Q, K, V))
     (q @ k.T @ v).sum().backward()

@@ -21,9 +21,13 @@ scalars: Final[list[weakref.ref[ScalarHandle]]] = []  # handles of scalar expres
 
 
 class ScalarHandle:
-    """What a tensor must offer that may hold a scalar expression as skeleton and holes."""
+    """What a tensor must offer that may hold a scalar expression as skeleton and holes, or a value that is wanted."""
 
     __slots__ = ()
+
+    def is_tracked(self) -> bool:
+        """Whether gradients flow to it, so that what it is computed from is asked for later."""
+        raise NotImplementedError
 
     def to_node(self) -> Node:
         """The expression as a node (whose reads are registered with their storages)."""

@@ -168,6 +168,10 @@ class TensorBase(ScalarHandle):
             self._skeleton = self._holes = None
         return self._node if self._node is not None else self._value()
 
+    def is_tracked(self) -> bool:
+        """Whether gradients flow to it."""
+        return self._grad_state is True
+
     def _as_scalar(self) -> Skeleton | None:
         """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
         view, node = self._view, self._node
@@ -737,7 +741,7 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     """Compute tensors by one schedule: stored ones in their storages, computed ones into buffers of their own."""
     with engine.lock:  # until computed ones have their storages: another thread may ask for the same
         storages, computed, nodes = _wanted(tensors)
-        _settle(computed, nodes, flush(storages, nodes))
+        _settle(computed, nodes, flush(storages, nodes, computed))
 
 
 def _wanted(tensors: tuple[TensorBase, ...]) -> tuple[list[Storage], list[TensorBase], list[Node]]:

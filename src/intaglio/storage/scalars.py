@@ -24,10 +24,7 @@ class ScalarHandle:
     """What a tensor must offer that may hold a scalar expression as skeleton and holes, or a value that is wanted."""
 
     __slots__ = ()
-
-    def is_tracked(self) -> bool:
-        """Whether gradients flow to it, so that what it is computed from is asked for later."""
-        raise NotImplementedError
+    _grad_state: object  # True where gradients follow it, so that what it is computed from is asked for later
 
     def to_node(self) -> Node:
         """The expression as a node (whose reads are registered with their storages)."""

@@ -34,8 +34,8 @@ def spent(
         nodes: The values that are wanted.
         owners: Who holds those, one each; without them nothing is spent.
     """
-    refs, starts = plan.refs, plan.starts
-    pairs = [pair for pair in plan.form.heirs if not starts[pair[1]] and _fits(refs[pair[1]], refs[pair[0]])]
+    refs = plan.refs
+    pairs = [pair for pair in plan.form.heirs if _fits(refs[pair[1]], refs[pair[0]])]
     if not pairs or len(owners) < len(nodes):
         return []
     leaves: dict[int, list[Node]] = {id(refs[source]): [] for _, source in pairs}
@@ -102,7 +102,7 @@ def _is_last(leaves: list[Node], refs: Sequence[BufferRef], source: int) -> bool
 def _is_own(op: Read, reads: dict[int, set[int]]) -> bool:
     """Whether only some reads hold the storage that an op reads, and its bytes are its own."""
     storage = _storage(op)
-    if storage.stays or storage.read_only:
+    if storage.stays:
         return False
     return sys.getrefcount(storage) <= REFERENCES_OF_A_STORAGE + len(reads[id(storage)])
 
@@ -122,15 +122,12 @@ class _Walk:
         self._reads: Final[dict[int, set[int]]] = {}  # of each storage that has no bytes, as in `_is_last`
         self._views: Final[dict[int, Node]] = {}  # one of the values that read each of these
         tracked: list[Node] = []
-        met: set[int] = set()
         for storage in unwritten:
             self._account(storage.base)
         for node, owner in zip(nodes, owners, strict=True):
-            self._account(node)
-            if id(owner) not in met:
-                met.add(id(owner))
-                self._account(node)
-            if owner.is_tracked():
+            self._account(node)  # the list's
+            self._account(node)  # the owner's; who else holds it finds its place
+            if owner._grad_state is True:
                 tracked.append(node)
         for node in itertools.chain.from_iterable(leaves.values()):
             self._account(node)

@@ -168,10 +168,6 @@ class TensorBase(ScalarHandle):
             self._skeleton = self._holes = None
         return self._node if self._node is not None else self._value()
 
-    def is_tracked(self) -> bool:
-        """Whether gradients flow to it."""
-        return self._grad_state is True
-
     def _as_scalar(self) -> Skeleton | None:
         """What expressions of scalars are made of, if this is a scalar in memory or a number by itself."""
         view, node = self._view, self._node

@@ -90,6 +90,7 @@ def test_what_two_results_read_serves_none() -> None:
 def test_what_a_kernel_before_reads_serves_unless_threads_share_both() -> None:
     x, y = matrix(0, 64), matrix(1, 64)
     assert heirs(x, y, x @ y, x * 2) == {(1, "x")}
+    assert heirs(x, y, x * 2, x @ y) == set()
     x, w = matrix(0, 128), [matrix(k, 128) for k in range(3)]
     plan = planned(*[x @ each for each in w], x * 2)
     assert plan.form._waves  # threads may run the last kernel while another still reads

@@ -123,6 +123,20 @@ def test_other_places_of_the_input_are_read_in_time() -> None:
     assert np.array_equal(y.numpy(), expected + expected.T + expected[::-1])
 
 
+@pytest.mark.parametrize("row", range(4))
+def test_a_row_that_all_rows_read_is_not_written_over(row: int) -> None:
+    x = held()  # whose row counts as a buffer of its own
+    assert not taken(lambda: (lambda x: x * x[row])(x.pop()), array() * array()[row])
+
+
+def test_the_interpreter_writes_over_inputs() -> None:
+    x = [Tensor(array(), device="PYTHON").realize()]
+    address = x[0].data_ptr()
+    y = (x.pop() * 2 + 1).realize()
+    assert y.data_ptr() == address
+    assert np.allclose(y.numpy(), array() * 2 + 1)
+
+
 def test_a_part_of_an_input_is_not_taken() -> None:
     x = held()
     assert not taken(lambda: x.pop()[1:] * 2, array()[1:] * 2)

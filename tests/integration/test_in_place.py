@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import random
+import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -335,6 +336,45 @@ def test_a_tensor_in_another_thread_stays() -> None:
     thread.join()
     assert np.array_equal(seen[0], array())
     assert np.allclose(y.numpy(), array() * 2)
+
+
+def test_threads_that_compute_with_the_same_tensors_see_no_others_numbers() -> None:
+    shared: dict[int, tuple[Tensor, float]] = {}
+    wrong: list[tuple[int, int]] = []
+
+    def work(seed: int) -> None:
+        draw = random.Random(seed)
+        own = [(Tensor(np.full(64, seed, np.float32)).realize(), float(seed))]
+        for turn in range(300):
+            kind, place = draw.randrange(5), draw.randrange(len(own))
+            x, v = own[place]
+            if kind == 0:
+                own[place] = (x * 2 - 1, v * 2 - 1) if abs(v) < 1e4 else (x * 0 + 3, 3.0)
+            elif kind == 1:
+                own[place] = x.realize(), v
+            elif kind == 2:
+                shared[draw.randrange(3)] = x, v
+            elif kind == 3:
+                y, w = shared.get(draw.randrange(3), (x, v))
+                own.append((y + 1, w + 1))
+                del y
+            elif len(own) > 1:
+                del own[place]
+            if not draw.randrange(4) and not (x.numpy() == v).all():
+                wrong.append((seed, turn))
+            del x
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert wrong == []
 
 
 def test_memory_of_others_and_files_stay(tmp_path: Path) -> None:

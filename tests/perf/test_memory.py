@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from benchmarks.works import MILLION, WORKS, indices, normal
-from intaglio import GlobalCounters, Tensor
+from intaglio import Context, GlobalCounters, Tensor
 from intaglio.engine.devices import device_of
+from intaglio.engine.heirs import LEAST
 from intaglio.ir.node import walk
 from intaglio.ops.memory import Local
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchmarks.works import Draw, Work
 
 # What is smaller here than in the table: still some megabytes, so that a buffer or an array too many would be seen.
@@ -114,3 +117,93 @@ def test_scores_of_many_keys_are_never_all_there(causal: bool) -> None:
     for kernel in device._kernels.values():
         scratch = [n.op for n in walk((kernel.lowered.linear,)) if isinstance(n.op, Local)]
         assert sum(each.size * each.of.itemsize for each in scratch) <= SCRATCH
+
+
+def used(work: Callable[[], object]) -> int:
+    """The bytes that some work has in use at most, beside those before it."""
+    gc.collect()
+    device_of("CPU").allocator.collect()
+    GlobalCounters.reset()
+    before = GlobalCounters.mem_used
+    work()
+    return GlobalCounters.peak - before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("count", [LEAST, LEAST + 1, LEAST + 77])
+def test_an_array_that_is_computed_from_itself_is_one_array(count: int, threads: int, dtype: type[np.generic]) -> None:
+    numbers = (np.arange(count) % 101).astype(dtype)
+    held = [Tensor(numbers).realize()]
+
+    def step() -> None:
+        x = held.pop()
+        x = (100 - x) * 1
+        held.append(x)
+        del x
+        held[0].realize()
+
+    with Context(threads=threads):
+        assert used(step) == used(step) == used(step) == 0
+        assert np.array_equal(held[0].numpy(), 100 - numbers)
+
+
+KINDS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "beside a turned one": lambda x, other: x * 2 + other.T,
+    "beside taken rows": lambda x, other: x - other[Tensor(np.arange(1024)[::-1].copy())],
+    "beside every second": lambda x, other: x.reshape(-1)[:] + other.tile((1, 2))[:, ::2].reshape(-1),
+    "large angles": lambda x, other: (x * 1e6).sin() + other,
+    "long": lambda x, other: (x.exp().tanh() * other).erf().atan2(x),
+    "of words": lambda x, other: (x.bitcast("int32") >> 3) ^ 7,
+    "chosen": lambda x, other: (x > other).where(x.abs(), other[0]),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_over_has_the_same_bits(kind: str, threads: int) -> None:
+    arrays = np.random.default_rng(0).standard_normal((2, 1024, 1024), dtype=np.float32)
+    x, other = (Tensor(array).realize() for array in arrays)
+    with Context(threads=threads):
+        expected = KINDS[kind](x, other).numpy()
+        held, found = [x], list[Tensor]()
+        del x
+        assert used(lambda: found.append(KINDS[kind](held.pop(), other).realize())) < 1 << 16
+        assert np.array_equal(found[0].numpy(), expected, equal_nan=True)
+
+
+def test_parameters_that_are_stepped_are_written_over() -> None:
+    draw = np.random.default_rng(0)
+    shapes = [(1024, 1024), (2048, 512), (512, 2049)]
+    before, slopes = ([draw.standard_normal(shape, dtype=np.float32) for shape in shapes] for _ in range(2))
+    parameters, grads = ([Tensor(array).realize() for array in arrays] for arrays in (before, slopes))
+
+    def step() -> None:
+        for k, grad in enumerate(grads):
+            parameters[k] = parameters[k] - 0.1 * grad
+        parameters[0].realize(*parameters[1:])
+
+    assert used(step) == used(step) == 0
+    for parameter, array, slope in zip(parameters, before, slopes, strict=True):
+        assert np.allclose(parameter.numpy(), array - 0.2 * slope, rtol=1e-5, atol=1e-5)
+
+
+def test_sizes_of_one_kernel_are_written_over() -> None:
+    held: list[Tensor] = []
+
+    def step() -> None:
+        y = held.pop() * 3 + 0.25
+        held.append(y.realize())
+
+    for count in range(LEAST // 4, LEAST // 4 + 12 * 1001, 1001):  # the last ones by a kernel for any size
+        numbers = np.random.default_rng(0).random(count, dtype=np.float32)
+        held[:] = [Tensor(numbers).realize()]
+        assert used(step) == 0
+        assert np.allclose(held[0].numpy(), numbers * 3 + 0.25)
+
+
+def test_an_array_that_is_still_asked_for_is_not_written_over() -> None:
+    numbers = np.random.default_rng(0).random(LEAST, dtype=np.float32)
+    x = Tensor(numbers).realize()
+    assert used(lambda: (x * 2).realize()) == numbers.nbytes
+    assert np.array_equal(x.numpy(), numbers)

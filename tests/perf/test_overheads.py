@@ -12,16 +12,21 @@ import pytest
 from intaglio import GlobalCounters, Tensor
 from intaglio.ir.node import living
 from intaglio.storage.history import tracking
+from intaglio.storage.postponed import postponed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 
 @pytest.fixture(autouse=True)
-def untracked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has been tracked yet, whatever other tests did: operations ask some more once something has."""
+def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing has been tracked or postponed, whatever other tests did: operations and flushes would ask some more."""
     monkeypatch.setattr(tracking, "begun", False)
+    before = [*postponed]
+    postponed.clear()
+    yield
+    postponed.extend(before)
 
 
 def lines(work: Callable[[], object]) -> int:

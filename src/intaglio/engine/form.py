@@ -13,6 +13,7 @@ from intaglio.core.errors import InternalError
 from intaglio.core.size import at, varies
 from intaglio.engine.arena import Life, arranged
 from intaglio.engine.devices import Launches, device_of, load, threads_now
+from intaglio.engine.heirs import LEAST, heirs
 from intaglio.engine.waves import estimated, waves
 from intaglio.ops.memory import BufferRef
 from intaglio.runtime.allocator import Order
@@ -21,10 +22,11 @@ from intaglio.schedule.program import Hole
 from intaglio.schedule.sizes import view_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.engine.devices import Device, Executable
+    from intaglio.engine.heirs import Heir
     from intaglio.engine.waves import Wave
     from intaglio.ir.view import View
     from intaglio.schedule.kernels import PlannedKernel, Slot
@@ -114,6 +116,7 @@ class Room:
         device: Where it is.
         order: What is asked for: a block for each buffer that has memory of its own, and at last one for those that are
             needed between kernels only, as far as they do not lie where results will be.
+        sizes: The bytes of each of those blocks.
         own: Those that have memory of their own.
         placed: Others that have names: (buffer, its bytes, the number of the block that it lies in, where it starts).
         hidden: Those that have none, in the order in which the form has them: (the block, where it starts).
@@ -121,6 +124,7 @@ class Room:
 
     device: Device
     order: Order
+    sizes: list[int]
     own: list[int]
     placed: list[tuple[int, int, int, int]]
     hidden: list[tuple[int, int]]
@@ -139,6 +143,9 @@ class Form:
         pick: Takes what belongs to those from what belongs to all buffers.
         devices: Where buffers are made.
         rooms: The memory of those, device by device, once the kernels are compiled.
+        heirs: Results that may take the memory of an input, as numbers of both; once the kernels are compiled, but for
+            those whose kernel may run beside another that reads the input.
+        clear: As `rooms`, where nothing lies in the memory of such a result before the kernel that writes it.
         renamed: The buffers that are kept whose contents end up in another, and which that is.
         temporaries: The bytes and the device of each that has a name.
         private: For the stand-in of each of the others, device by device.
@@ -163,6 +170,9 @@ class Form:
         self.pick: Final = picker(self.used)
         self._places: Final = {ref: place for place, ref in enumerate((*used, *private))}
         self.rooms: list[Room] = []
+        self.clear: list[Room] = []
+        self._heirs: list[Heir] = self._find_heirs()
+        self.heirs: list[tuple[int, int]] = [(numbers[heir.result], numbers[heir.source]) for heir in self._heirs]
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in named]
         self.private: Final = {ref: (at(ref.nbytes, size), ref.device) for ref in private}
@@ -173,6 +183,12 @@ class Form:
         self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
+
+    def _find_heirs(self) -> list[Heir]:
+        """The results that may take the memory of an input, among those that are large."""
+        template, n = self.template, self.size
+        results = {ref for ref in template.lives if ref in template.kept and at(ref.nbytes, n) >= LEAST}
+        return heirs(template.kernels, results, {*template.refs}.difference(template.lives)) if results else []
 
     def _share(self) -> None:
         """Find the waves of the kernels, as they were compiled at first, and give the fresh buffers their places."""
@@ -189,11 +205,20 @@ class Form:
             for number in itertools.chain.from_iterable(wave):
                 steps[number] = wave[0][0]
         self.rooms = [self._room(device, steps) for device in self.devices]
+        self._heirs = [heir for heir in self._heirs if heir.before < 0 or steps[heir.before] < steps[heir.kernel]]
+        self.heirs = [(self._numbers[heir.result], self._numbers[heir.source]) for heir in self._heirs]
+        if self._heirs:
+            self.clear = [self._room(device, steps, {heir.result for heir in self._heirs}) for device in self.devices]
         self._waves = found
         self._costs = costs  # at last: where an interrupt comes before, all of it is done again
 
-    def _room(self, device: str, steps: Sequence[int]) -> Room:
-        """Give the fresh buffers of a device their places. `steps`: when each kernel runs."""
+    def _room(self, device: str, steps: Sequence[int], clear: Collection[BufferRef] = ()) -> Room:
+        """Give the fresh buffers of a device their places.
+
+        Args:
+            steps: When each kernel runs.
+            clear: Results in whose memory nothing is to lie before.
+        """
         template, numbers = self.template, self._numbers
         lives = {
             ref: Life(steps[first], steps[last], at(ref.nbytes, self.size))
@@ -202,13 +227,16 @@ class Form:
         }
         results = [ref for ref in lives if ref in template.kept]
         others = [ref for ref in lives if ref not in template.kept]
-        places, nbytes = arranged([lives[ref] for ref in others], [lives[ref] for ref in results])
-        found = {ref: (len(results) if r is None else r, start) for ref, (r, start) in zip(others, places, strict=True)}
+        hosts = [number for number, ref in enumerate(results) if ref not in clear]
+        places, nbytes = arranged([lives[ref] for ref in others], [lives[results[number]] for number in hosts])
+        blocks = [(len(results) if r is None else hosts[r], start) for r, start in places]
+        found = dict(zip(others, blocks, strict=True))
         placed = [(numbers[ref], lives[ref].nbytes, *found[ref]) for ref in others if ref in numbers]
         sizes = [lives[ref].nbytes for ref in results]
-        order = Order([*sizes, nbytes] if nbytes else sizes)
+        sizes += [nbytes] if nbytes else []
         own = [numbers[ref] for ref in results]
-        return Room(device_of(device), order, own, placed, [found[ref] for ref in self.private if ref in found])
+        hidden = [found[ref] for ref in self.private if ref in found]
+        return Room(device_of(device), Order(sizes), sizes, own, placed, hidden)
 
     def steps(self, beam: int, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
         """The kernels, compiled, and copies: what is done in order.

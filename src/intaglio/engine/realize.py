@@ -18,7 +18,7 @@ from intaglio.engine import debug
 from intaglio.engine.devices import device_of, threads_of, usual_name
 from intaglio.engine.form import Move
 from intaglio.ops.memory import BufferRef
-from intaglio.runtime.allocator import Block
+from intaglio.runtime.allocator import Block, Order
 from intaglio.runtime.buffer import Buffer
 from intaglio.runtime.files import FileBuffer
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from intaglio.core.config import Config
-    from intaglio.engine.form import Stretch
+    from intaglio.engine.form import Room, Stretch
     from intaglio.engine.plan import Plan
     from intaglio.ops.memory import Const
 
@@ -111,19 +111,25 @@ class _Uninterrupted:
                 self._old(*self._pending[0])
 
 
-def execute(made: Plan, committed: Callable[[], None] | None, settings: Config) -> None:
+def execute(
+    made: Plan, committed: Callable[[], None] | None, settings: Config, taken: Sequence[tuple[int, int]] = ()
+) -> None:
     """Compile and allocate everything, then run and commit: after the first launch nothing can fail.
 
     An interrupt that comes after the first launch is delivered after `committed`: else a retry would run twice.
+
+    Args:
+        taken: Of the form's heirs, those that do take the memory of an input. `committed` must see to it that nobody
+            asks for those inputs again (`forsake`).
     """
     with lock:
         form = made.form
         steps = form.ready if form.ready and not settings.beam else made.steps(settings.beam)
-        threads = threads_of(settings)
+        threads, rooms = threads_of(settings), form.clear if taken else form.rooms
         for device in form.sharing:
             device.rouse(threads)
-        blocks = _provide(made, settings)
-        words = _words(made, blocks)
+        blocks = _provide(made, rooms, settings, taken)
+        words = _words(made, rooms, blocks)
         watched = debug.watches_kernels(settings)
         if watched:
             debug.prepare(made, settings)
@@ -133,12 +139,20 @@ def execute(made: Plan, committed: Callable[[], None] | None, settings: Config) 
                 committed()
 
 
-def _provide(made: Plan, settings: Config) -> list[Sequence[Buffer]]:
+def forsake(made: Plan, taken: Sequence[tuple[int, int]]) -> None:
+    """Note that results have the memory of inputs: who asks for one of those from now on is told so."""
+    for _, source in taken:
+        made.refs[source].memory = None
+
+
+def _provide(
+    made: Plan, rooms: Sequence[Room], settings: Config, taken: Sequence[tuple[int, int]]
+) -> list[Sequence[Buffer]]:
     """Give the fresh buffers of a plan their bytes, all or none; gives the blocks of each of its rooms."""
-    refs, rooms = made.refs, made.form.rooms
     found: list[Sequence[Buffer]] = []
     for room in rooms:
-        found.append(room.device.allocate_all(room.order, settings))
+        found.append(_inherit(made, room, settings, taken) if taken else room.device.allocate_all(room.order, settings))
+    refs = made.refs
     for room, blocks in zip(rooms, found, strict=True):
         for number, block in zip(room.own, blocks, strict=False):
             refs[number].memory = block
@@ -146,6 +160,16 @@ def _provide(made: Plan, settings: Config) -> list[Sequence[Buffer]]:
             block = blocks[place]
             refs[number].memory = Buffer(block.address + start, nbytes, block)
     return found
+
+
+def _inherit(made: Plan, room: Room, settings: Config, taken: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+    """The blocks of a room, some of them inputs', which stay theirs until all has run."""
+    sources = dict(taken)
+    own = [buffer_of(made.refs[sources[number]]) if number in sources else None for number in room.own]
+    own += [None] * (len(room.sizes) - len(own))
+    sizes = [nbytes for nbytes, block in zip(room.sizes, own, strict=True) if block is None]
+    fresh = iter(room.device.allocate_all(Order(sizes), settings))
+    return [next(fresh) if block is None else block for block in own]
 
 
 def _run(made: Plan, steps: Sequence[Stretch | Move], words: list[int], threads: int, watched: Config | None) -> None:
@@ -174,8 +198,8 @@ def _run(made: Plan, steps: Sequence[Stretch | Move], words: list[int], threads:
         counters.launch_count += 1
 
 
-def _words(made: Plan, blocks: Sequence[Sequence[Buffer]]) -> list[int]:
-    """What the arguments of a plan's kernels are picked from. `blocks`: of each of its rooms."""
+def _words(made: Plan, rooms: Sequence[Room], blocks: Sequence[Sequence[Buffer]]) -> list[int]:
+    """What the arguments of a plan's kernels are picked from. `blocks`: of each of the rooms."""
     used = made.form.pick(made.refs)
     found = [*map(_memory, used)]
     if not _PLAIN.issuperset(map(type, found)):
@@ -184,7 +208,7 @@ def _words(made: Plan, blocks: Sequence[Sequence[Buffer]]) -> list[int]:
     if any(made.starts):
         words = [*map(add, words, made.form.pick(made.starts))]
     if made.form.private:
-        for room, own in zip(made.form.rooms, blocks, strict=True):
+        for room, own in zip(rooms, blocks, strict=True):
             words += [own[place].address + start for place, start in room.hidden]
     if made.numbers:
         words += map(_bits, made.numbers)

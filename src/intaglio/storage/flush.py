@@ -15,6 +15,7 @@ from intaglio.core.config import settings_now
 from intaglio.core.dtypes import dtypes
 from intaglio.core.errors import InternalError
 from intaglio.engine import realize as engine
+from intaglio.engine.debug import watches_kernels
 from intaglio.ir.node import Node, make, rebuild
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Detach
@@ -33,9 +34,10 @@ from intaglio.storage.kept import keep_everything, keep_overwritten
 from intaglio.storage.nested import loops
 from intaglio.storage.postponed import Pending, postponed, run_postponed
 from intaglio.storage.recall import Name, Recalled, learn, recall
-from intaglio.storage.scalars import register_scalars, scalar_node
+from intaglio.storage.scalars import ScalarHandle, register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
-from intaglio.storage.slice import Slice, whole_home
+from intaglio.storage.slice import Slice, is_constant, whole_home
+from intaglio.storage.spent import spent
 from intaglio.storage.standing import plans, standing
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
@@ -63,8 +65,14 @@ class Habit:
 habit: Final = Habit()
 
 
-def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[BufferRef]:
-    """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major."""
+def flush(
+    storages: Iterable[Storage] = (), nodes: Sequence[Node] = (), owners: Sequence[ScalarHandle] = ()
+) -> list[BufferRef]:
+    """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major.
+
+    Args:
+        owners: Who holds the nodes, and lets go of them for what this gives.
+    """
     with engine.lock:
         settings = settings_now()
         wanted = list(storages)
@@ -82,8 +90,10 @@ def flush(storages: Iterable[Storage] = (), nodes: Sequence[Node] = ()) -> list[
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
-            return outputs
-        _run(plan, functools.partial(_found, homes) if homes else None, settings)
+        elif plan.form.heirs:
+            _run_over(plan, homes, nodes, outputs, owners, settings)
+        else:
+            _run(plan, functools.partial(_found, homes) if homes else None, settings)
         return outputs
 
 
@@ -106,6 +116,38 @@ def _run(plan: Plan, commit: Callable[[], None] | None, settings: Config) -> Non
     if postponed:
         run_postponed(plan.buffers)
     engine.execute(plan, commit, settings)
+
+
+def _run_over(
+    plan: Plan,
+    homes: dict[Storage, BufferRef],
+    nodes: Sequence[Node],
+    outputs: Sequence[BufferRef],
+    owners: Sequence[ScalarHandle],
+    settings: Config,
+) -> None:
+    """Run a plan, whose results take the memory of inputs that nobody will ask for when it has run.
+
+    All results are noted before an interrupt can come: nothing could compute them a second time.
+    """
+    if not plan.form.ready:
+        plan.steps(settings.beam)  # only then all is known of its heirs
+    watched = watches_kernels(settings) or settings.beam  # kernels that are searched for may be others
+    taken = [] if watched else spent(plan, homes, nodes, owners)
+    if not taken:
+        _run(plan, functools.partial(_found, homes) if homes else None, settings)
+        return
+
+    def commit() -> None:
+        _found(homes)
+        for node, ref in zip(nodes, outputs, strict=True):
+            if node.place is None and not is_constant(node):
+                node.place = ref, View.contiguous(node.dtype, node.shape)
+        engine.forsake(plan, taken)
+
+    if postponed:
+        run_postponed(plan.buffers)
+    engine.execute(plan, commit, settings, taken)
 
 
 def _found(homes: dict[Storage, BufferRef]) -> None:

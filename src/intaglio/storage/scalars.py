@@ -21,9 +21,10 @@ scalars: Final[list[weakref.ref[ScalarHandle]]] = []  # handles of scalar expres
 
 
 class ScalarHandle:
-    """What a tensor must offer that may hold a scalar expression as skeleton and holes."""
+    """What a tensor must offer that may hold a scalar expression as skeleton and holes, or a value that is wanted."""
 
     __slots__ = ()
+    _grad_state: object  # True where gradients follow it, so that what it is computed from is asked for later
 
     def to_node(self) -> Node:
         """The expression as a node (whose reads are registered with their storages)."""

@@ -737,7 +737,7 @@ def flush_tensors(tensors: tuple[TensorBase, ...]) -> None:
     """Compute tensors by one schedule: stored ones in their storages, computed ones into buffers of their own."""
     with engine.lock:  # until computed ones have their storages: another thread may ask for the same
         storages, computed, nodes = _wanted(tensors)
-        _settle(computed, nodes, flush(storages, nodes))
+        _settle(computed, nodes, flush(storages, nodes, computed))
 
 
 def _wanted(tensors: tuple[TensorBase, ...]) -> tuple[list[Storage], list[TensorBase], list[Node]]:

@@ -12,6 +12,7 @@ from intaglio.core.config import Context
 from intaglio.core.trace import GlobalCounters
 from intaglio.engine.devices import device_of
 from intaglio.engine.draw import schedule_lines
+from intaglio.storage.standing import plans
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,6 +153,7 @@ def test_a_picture_that_cannot_be_written_stops_no_run(
 
 
 def test_level_3_tells_how_a_kernel_was_lowered_once(capsys: pytest.CaptureFixture[str]) -> None:
+    plans.clear()  # of any size, too
     text = shown(capsys, 3)
     assert re.search(r"^lowered: E_3, \d+ loops?, (vectors of \d+|no vectors)$", text, re.MULTILINE)
     assert "lowered:" not in shown(capsys, 3)

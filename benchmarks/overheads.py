@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 PEER: Final = "torch"
 CALLS: Final = 100  # in a try, of what takes a microsecond
 KERNELS: Final = 1000  # of a table
+MANY: Final = 16  # pieces of a kernel that threads share
+CLOCK: Final = time.get_clock_info("perf_counter").resolution
 
 EMPTY: Final = """
 define void @empty(ptr %slots, i64 %begin, i64 %end, ptr %scratch) {
@@ -64,6 +66,26 @@ done:
   ret void
 }
 """
+# Each chunk takes about a microsecond: products, each of which waits for the one before.
+PIECES: Final = """
+define void @pieces(ptr %slots, i64 %begin, i64 %end, ptr %scratch) {
+entry:
+  %chunks = sub i64 %end, %begin
+  %turns = mul i64 %chunks, 1000
+  br label %work
+work:
+  %turn = phi i64 [0, %entry], [%next, %work]
+  %x = phi i64 [%begin, %entry], [%y, %work]
+  %product = mul i64 %x, 6364136223846793005
+  %y = add i64 %product, 1442695040888963407
+  %next = add i64 %turn, 1
+  %more = icmp slt i64 %next, %turns
+  br i1 %more, label %work, label %done
+done:
+  store volatile i64 %y, ptr %scratch
+  ret void
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -89,6 +111,21 @@ def fork_join(source: str, pause: float, tries: int, peers: Collection[str]) -> 
     kernel, slots = compiler.load(source, name)[0], (ctypes.c_int64 * 2)(0, threads)
     post = functools.partial(pool.run, compiler, kernel, ctypes.addressof(slots), threads, threads)
     return {OWN: timed(post, tries, 1 if pause else CALLS, pause)}
+
+
+def shared(pause: float, tries: int, peers: Collection[str]) -> Times:
+    """Seconds that a kernel of many pieces takes beyond those of one thread: whoever comes takes some, nobody waits."""
+    threads, compiler = threads_now(), _compiler()
+    if threads < 2:
+        return {}
+    pool.provide(8)
+    kernel, calls = compiler.load(PIECES, "pieces")[0], 1 if pause else CALLS
+    own, both = (
+        timed(functools.partial(pool.run, compiler, kernel, 0, MANY, count), tries, calls, pause)
+        for count in (1, threads)
+    )
+    alone = statistics.median(own)
+    return {OWN: [max(t - alone, CLOCK) for t in both]}
 
 
 def launch(tries: int, peers: Collection[str]) -> Times:
@@ -176,10 +213,15 @@ def of(function: Callable[..., Times], *given: object, **named: object) -> Measu
     return functools.partial(function, *given, **named)
 
 
+PAUSES: Final = [("again", 0.0, 2e-6), *((f"after {n} ms", n * 1e-3, 60e-6) for n in (1, 10, 100))]
 FORKS: Final = [
     Overhead(f"fork and join, {kernel}, {when}", bound, of(fork_join, source, pause))
     for kernel, source in (("of nothing", EMPTY), ("all threads meet", MEETING))
-    for when, pause, bound in (("again", 0, 2e-6), *((f"after {n} ms", n * 1e-3, 60e-6) for n in (1, 10, 100)))
+    for when, pause, bound in PAUSES
+]
+SHARED: Final = [
+    Overhead(f"{MANY} pieces, beyond the time of one thread, {when}", bound, of(shared, pause))
+    for when, pause, bound in PAUSES
 ]
 LAUNCHES: Final = [
     Overhead("a launch from Python", 5e-6, launch),
@@ -199,6 +241,7 @@ BUILT: Final[dict[str, Callable[[Any], Callable[..., object]]]] = {
 }
 OVERHEADS: Final = [
     *FORKS,
+    *SHARED,
     *LAUNCHES,
     *(Overhead(f"building {name}", None, of(building, program)) for name, program in BUILT.items()),
 ]

@@ -85,6 +85,27 @@ def test_pools(kernel: Any, stride: int, padding: Any, ceil_mode: bool, backend:
         )
 
 
+@pytest.mark.parametrize(
+    ("extent", "kernel", "stride", "padding", "dilation"),
+    [(2, 3, 2, 0, 1), (1, 4, 4, 0, 1), (3, 4, 2, 0, 1), (3, 5, 3, 1, 1), (2, (3, 1), 2, 0, 1), (3, 2, 2, 0, 3)],
+)
+def test_the_only_window_may_reach_past_the_end(
+    extent: int, kernel: Any, stride: int, padding: int, dilation: int, backend: str
+) -> None:
+    image = draw(2, 3, extent, extent)
+    x, y = Tensor(image, device=backend), torch.tensor(image)
+    agree(
+        x.max_pool2d(kernel, stride, dilation, padding, ceil_mode=True),
+        F.max_pool2d(y, kernel, stride, padding, dilation, ceil_mode=True),
+    )
+    for counted in (True, False) if dilation == 1 else ():
+        agree(
+            x.avg_pool2d(kernel, stride, padding=padding, ceil_mode=True, count_include_pad=counted),
+            F.avg_pool2d(y, kernel, stride, padding, True, counted),
+            tolerance=1e-6,
+        )
+
+
 def test_gradients_of_convolutions_and_pools() -> None:
     image, weight = (RNG.standard_normal(s).astype(np.float32) for s in ((1, 2, 6, 6), (3, 2, 3, 3)))  # no ties
     x, w = Tensor(image, requires_grad=True), Tensor(weight, requires_grad=True)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from intaglio import Tensor
+from intaglio.core.errors import IndexRangeError
 from intaglio.core.trace import GlobalCounters
+from intaglio.tensor import convert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +101,34 @@ def test_cross_entropy_is_one_kernel(reduction: str) -> None:
     kernels, moved = counted(lambda: x.cross_entropy(y, reduction=reduction))
     assert kernels == 1
     assert moved <= 1.01 * x.nbytes  # the scores once; the rest is an element or two of each row
+
+
+@pytest.mark.parametrize("ignored", [-100, 3])
+def test_classes_that_count_for_nothing_need_no_kernel_and_are_looked_at_once(
+    ignored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    look = convert.extremes
+    monkeypatch.setattr(convert, "extremes", lambda array: looks.append(array.size) or look(array))
+    x = floats(ROWS, COLUMNS)
+    labels = np.arange(ROWS) % COLUMNS
+    labels[::5] = ignored
+    y = Tensor(labels).realize()
+    for turn in range(3):
+        kernels, moved = counted(lambda: x.cross_entropy(y, ignore_index=ignored))
+        assert kernels == 1
+        assert moved <= 1.01 * x.nbytes
+        assert turn == 0 or not looks
+        looks.clear()
+    y[2] = COLUMNS
+    y.realize()
+    with pytest.raises(IndexRangeError, match=f"cross_entropy: {COLUMNS} is out of range"):
+        x.cross_entropy(y, ignore_index=ignored)
+    y[2] = ignored
+    y.realize()
+    looks.clear()
+    assert counted(lambda: x.cross_entropy(y, ignore_index=ignored))[0] == 1
+    assert looks
 
 
 def test_the_mean_of_many_large_losses_is_a_kernel_of_its_own() -> None:

@@ -28,9 +28,9 @@ _FALSE: Final = frozenset(("", "0", "false", "no", "off"))
 _TRUE: Final = frozenset(("1", "true", "yes", "on"))
 
 
-def _setting(default: T, text: str, short: str = "", least: int = 0) -> T:
-    """A field with its help text, the short environment name accepted beside INTAGLIO_NAME, and its least value."""
-    return field(default=default, metadata={"help": text, "short": short, "least": least})
+def _setting(default: T, text: str, short: str = "", least: int = 0, most: int | None = None) -> T:
+    """A field with its help text, the short environment name accepted beside INTAGLIO_NAME, and its range."""
+    return field(default=default, metadata={"help": text, "short": short, "least": least, "most": most})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,17 @@ class Config:
     """The settings, each read from INTAGLIO_<NAME> (or a short name), `Context(name=...)` or `config.set`."""
 
     debug: int = _setting(
-        0, "1 devices and schedules, 2 kernels, 3 schedule, 4 source, 5 graphs, 6 linear, 7 machine code", "DEBUG"
+        0,
+        "1 devices and schedules, 2 kernels, 3 schedule, 4 source, 5 graphs, 6 linear, 7 machine code",
+        "DEBUG",
+        most=7,
     )
     beam: int = _setting(0, "candidates kept by the search over tiles; 0 uses the cost model alone", "BEAM")
     beam_seconds: int = _setting(20, "seconds that the search for one kernel may take", least=1)
-    track_match_stats: int = _setting(0, "1 prints rewrite counts by ruleset, 2 by rule", "TRACK_MATCH_STATS")
+    track_match_stats: int = _setting(0, "1 prints rewrite counts by ruleset, 2 by rule", "TRACK_MATCH_STATS", most=2)
     device: str = _setting("CPU", "the device of tensors that name none", "DEVICE")
-    graph: int = _setting(0, "1 draws the tensor graph with its schedule", "GRAPH")
-    graphuops: int = _setting(0, "1 draws each kernel's linear form", "GRAPHUOPS")
+    graph: int = _setting(0, "1 draws the tensor graph with its schedule", "GRAPH", most=1)
+    graphuops: int = _setting(0, "1 draws each kernel's linear form", "GRAPHUOPS", most=1)
     threads: int = _setting(0, "native threads; 0 takes what the process may use")
     cache: bool = _setting(True, "whether compiled kernels are kept on disk")
     cache_dir: str = _setting("", "where compiled kernels are kept; empty is the user's cache folder")
@@ -161,9 +164,11 @@ def _refusal(key: str, name: str, wanted: str, value: object) -> ConfigError:
 
 def _in_range(key: str, name: str, value: int) -> int:
     """The value, if the setting may have it."""
-    least = int(_FIELDS[name].metadata["least"])
-    if value < least:
+    least, most = _FIELDS[name].metadata["least"], _FIELDS[name].metadata["most"]
+    if most is None and value < least:
         raise _refusal(key, name, f"be at least {least}", value)
+    if most is not None and not least <= value <= most:
+        raise _refusal(key, name, f"be from {least} to {most}", value)
     return value
 
 

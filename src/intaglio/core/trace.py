@@ -70,6 +70,9 @@ class Counters:
         self.table_bytes: int = 0
         self.peak: int = self.mem_used
 
+    def __repr__(self) -> str:
+        return f"GlobalCounters({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
 
 GlobalCounters: Final = Counters()  # an object: to change an attribute of a class takes several times as long
 

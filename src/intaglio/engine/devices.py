@@ -26,7 +26,8 @@ from intaglio.runtime.allocator import Allocator, Order
 from intaglio.runtime.compiler import Compiler, host_target, recall_host
 from intaglio.runtime.disk_cache import DiskCache, default_folder
 from intaglio.runtime.launch import Row, Table
-from intaglio.runtime.pool import pool, process_threads
+from intaglio.runtime.pool import pool
+from intaglio.runtime.processors import process_threads
 
 if TYPE_CHECKING:
     from array import array

@@ -13,7 +13,7 @@ from intaglio.ir.node import Node, make, toposort, walk
 from intaglio.lower.binding import Binding, Instance
 from intaglio.lower.index import Index, Terms, number
 from intaglio.lower.positions import emit_position, position_of
-from intaglio.lower.sums import SPAN, blocks_across, blocks_of, spans_along, spans_of
+from intaglio.lower.sums import SPAN, across, blocks_across, blocks_of, spans_along, spans_of
 from intaglio.ops.elementwise import (
     ADD,
     Elementwise,
@@ -558,7 +558,7 @@ class Emitter:
         if found is not None:
             values = found
         elif outer is None:
-            values = self._fold_along(op.kind, body, ranges, instances, ACCUMULATORS if own else 1)
+            values = self._fold_along(op.kind, body, ranges, instances, ACCUMULATORS if own else 1, single=not mask)
         else:
             shape = (self.bound[outer].lanes,)
             start = COMBINES[op.kind].identity(node.dtype)
@@ -644,9 +644,13 @@ class Emitter:
         return self.put(level, make(COMBINES[kind].op, accumulator, *values))
 
     def _fold_along(
-        self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], count: int
+        self, kind: str, body: Node, ranges: list[Node], instances: list[Instance], count: int, *, single: bool
     ) -> list[Node]:
-        """A reduction with no vector around it: its own best range is the vector, of which each instance has some."""
+        """A reduction with no vector around it: its own best range is the vector, of which each instance has some.
+
+        Args:
+            single: Whether it is one for the whole kernel.
+        """
         v = self._along(body, ranges)
         dtype = body.dtype
         blocks = blocks_of(kind, body)
@@ -682,9 +686,7 @@ class Emitter:
         values: list[Node] = []
         for place in range(len(instances)):
             own = accumulators[place * count : (place + 1) * count]
-            while len(own) > 1:
-                own = [self.put(level, make(COMBINES[kind].op, a, b)) for a, b in zip(own[::2], own[1::2], strict=True)]
-            values.append(self.put(level, make(Across(kind), own[0])))
+            values.append(across(self, level, kind, own, v, single=single))
         return values
 
     def _run_vector(
@@ -870,7 +872,7 @@ class Emitter:
                 step = self.index.step(n.src[1], r)
                 inner = any(isinstance(s.op, Load) for s in toposort((n.src[1],)))
                 score += 4 if step == 1 else 1 if step == 0 and not inner else -3
-            if extent >= self.lanes_of(body) and (best is None or score >= best[0]):
+            if extent >= min(self.lanes_of(body), SPAN) and (best is None or score >= best[0]):
                 best = score, r
         if best is None:
             return None

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ops.elementwise import Mul
-from intaglio.ops.reduce import Dot
+from intaglio.core.dtypes import dtypes
+from intaglio.ir.node import Node, make
+from intaglio.lower.index import number
+from intaglio.ops.elementwise import Mul, add, cast, eq, le, sub, where
+from intaglio.ops.loop import Shuffle
+from intaglio.ops.memory import const
+from intaglio.ops.reduce import COMBINES, Across, Dot
 
 if TYPE_CHECKING:
-    from intaglio.ir.node import Node
+    from intaglio.lower.emit import Emitter
     from intaglio.lower.index import Index
 
-BLOCKS: Final = (8, 64, 1 << 10, 1 << 15)  # values in a block of each level: the smallest blocks round most often
+BLOCKS: Final = (8, 64, 1 << 9, 1 << 12, 1 << 15)  # values in a block of each level
 SPAN: Final = BLOCKS[0]
+MANY: Final = 1 << 9  # values from which a row's last additions are precise: of fewer they take too much of the time
 TERMS: Final = (1 << 8, 1 << 12, 1 << 16)  # the same of products of matrices, whose accumulators fill the registers
 
 
@@ -61,3 +67,69 @@ def spans_of(index: Index, ranges: list[Node], blocks: tuple[int, ...]) -> list[
         extent, rest = index.affine(r.src[0])
         inner = least + 1 if rest or index.exceeds(extent, least) else min(inner * extent, least + 1)
     return spans_along(index, max(1, least // max(inner, 1)), ranges[0], blocks)
+
+
+def across(emitter: Emitter, level: int, kind: str, vectors: list[Node], r: Node, *, single: bool) -> Node:
+    """The lanes of some vectors taken together: what a reduction along a range comes to.
+
+    Half of the error of a sum of positive numbers comes of its last addition, a quarter of the two before it, and so
+    on. Those of many numbers, and of a `single` sum, are worth the time to lose less.
+    """
+    extent = emitter.index.affine(r.src[0])[0]
+    if kind != "sum" or not vectors[0].dtype.is_float or not (single or extent >= MANY):
+        return _plain(emitter, level, kind, vectors)
+    if single or not emitter.index.varies(extent):
+        return _precise(emitter, level, kind, vectors)
+    many = emitter.put(level, le(number(MANY), r.src[0]))
+    either = _precise(emitter, level, kind, vectors), _plain(emitter, level, kind, vectors)
+    return emitter.put(level, where(many, *either))
+
+
+def _plain(emitter: Emitter, level: int, kind: str, vectors: list[Node]) -> Node:
+    """Halves joined, in the precision of the lanes."""
+    while len(vectors) > 1:
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [emitter.put(level, make(COMBINES[kind].op, a, b)) for a, b in pairs]
+    return emitter.put(level, make(Across(kind), vectors[0]))
+
+
+def _precise(emitter: Emitter, level: int, kind: str, vectors: list[Node]) -> Node:
+    """The same sum rounded about once: of float32 in double precision, of float64 with what each addition loses."""
+    if vectors[0].dtype is dtypes.float64:
+        return _compensated(emitter, level, vectors)
+    wide = [emitter.put(level, cast(v, dtypes.float64)) for v in vectors]
+    return emitter.put(level, cast(_plain(emitter, level, kind, wide), vectors[0].dtype))
+
+
+def _compensated(emitter: Emitter, level: int, vectors: list[Node]) -> Node:
+    """The sum of some vectors' lanes, rounded about once: what each addition loses is added up as well."""
+
+    def put(node: Node) -> Node:
+        return emitter.put(level, node)
+
+    def half(vector: Node, first: int) -> Node:
+        count = vector.shape[0] // 2
+        return put(make(Shuffle(tuple(range(first * count, (first + 1) * count))), vector, vector))
+
+    def joined(a: tuple[Node, Node | None], b: tuple[Node, Node | None]) -> tuple[Node, Node | None]:
+        (x, lost_x), (y, lost_y) = a, b
+        total = put(add(x, y))
+        other = put(sub(total, x))  # y, and what was lost of it
+        lost = put(add(put(sub(x, put(sub(total, other)))), put(sub(y, other))))
+        for before in (lost_x, lost_y):
+            lost = lost if before is None else put(add(lost, before))
+        return total, lost
+
+    sums: list[tuple[Node, Node | None]] = [(v, None) for v in vectors]
+    while len(sums) > 1:
+        sums = [joined(a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+    ((total, lost),) = sums
+    while total.shape[0] > 1:
+        low, high = ((half(total, k), None if lost is None else half(lost, k)) for k in range(2))
+        total, lost = joined(low, high)
+    total, lost = (n if n is None else put(make(Across("sum"), n)) for n in (total, lost))
+    assert total is not None
+    if lost is None:
+        return total
+    finite = put(eq(put(sub(lost, lost)), const(lost.dtype, 0)))  # it is not where the total is infinite
+    return put(where(finite, put(add(total, lost)), total))

@@ -515,17 +515,3 @@ class Pool:
 
 
 pool: Final = Pool()
-
-
-@cache
-def process_threads() -> int:
-    """How many threads this process may keep busy: by affinity and the control group's limit."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            count = min(count, max(1, round(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass
-    return count

@@ -125,7 +125,8 @@ class Storage:
     taped: int = 0  # how many writes of elements are pending
     last: Segment | None = None  # the newest segment, open or not
     numbers: int = 0  # how many numbers those before it hold
-    extremes: tuple[int, View, int, int] | None = None  # the lowest and highest number of a view, as of a stamp
+    extremes: tuple[int, View, int, int] | tuple[int, View, int, int, int, int, int] | None = None  # as of a stamp, the
+    # lowest and highest number of a view; one that is left out, and what they are without it
     skeletons: set[Skeleton] | None = None  # of the pending writes of elements
     _history: object | None = None
 

@@ -287,25 +287,30 @@ def _class_loss(name: str, self: Tensor, target: Tensor, ignore_index: int, redu
             "Squeeze or reshape it, or take the argmax of one-hot ones?"
         )
     kept = target.ne(ignore_index)
-    known = target._extremes()  # of what is in memory: then there is nothing to check when it is computed
-    inside = known is not None and known[0] >= 0 and known[1] < self.shape[axis]
-    safe = target if inside else _checked(name, target, kept, ignore_index, self.shape[axis], axis)
-    losses = -gathered(name, self, axis, safe.unsqueeze(axis), wraps=False).squeeze(axis)
+    cast = target._extremes() if target._storage is None else None
+    places = target.unsqueeze(axis)
+    known = cast or places._extremes()  # of what is in memory: then there is nothing to check when it is computed
+    if known is None:
+        places = kept.where(target, 0).unsqueeze(axis)
+    elif known[0] < 0 or known[1] >= self.shape[axis]:
+        places = _checked(name, places, ignore_index, self.shape[axis], axis)
+    losses = -gathered(name, self, axis, places, wraps=False).squeeze(axis)
     losses = kept.where(losses, 0.0)
     return losses.sum() / kept.sum() if reduction == "mean" else _reduction(name, losses, reduction)
 
 
-def _checked(name: str, target: Tensor, kept: Tensor, ignore_index: int, classes: int, axis: int) -> Tensor:
-    """The classes that a named op is given, and 0 for what counts for nothing; those in memory are checked now.
+def _checked(name: str, places: Tensor, ignore_index: int, classes: int, axis: int) -> Tensor:
+    """The classes in memory that a named op is given, and any for what counts for nothing.
 
     Raises: IndexRangeError if one of these is no class.
     """
-    if target._extremes() is not None:
-        given = target.numpy()
+    known = places._extremes_but(ignore_index)
+    if known is None or known[0] < 0 or known[1] >= classes:
+        given = places.numpy()
         bad = given[(given != ignore_index) & ((given < 0) | (given >= classes))]
         if bad.size:
             raise out_of_range(name, int(bad[0]), classes, axis, wraps=False)
-    return kept.where(target, 0)
+    return places.clamp(0, max(0, min(classes - 1, int(places.dtype.max))))  # bounds for which no kernel checks
 
 
 def cross_entropy(

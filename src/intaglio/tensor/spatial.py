@@ -209,16 +209,16 @@ def _pool_pads(
     found: list[tuple[int, int]] = []
     for n, k, s, d, p in zip(shape, kernel, stride, dilation, padding, strict=True):
         reach = d * (k - 1) + 1
-        if n + 2 * p < reach or 2 * p > reach:
-            raise ShapeError(
-                f"{name}: the window must fit the padded input, with padding of at most half of it; "
-                f"window {reach}, input {n}, padding {p}. Change kernel_size or padding?"
-            )
         count = (n + 2 * p - reach) // s + 1
         if ceil_mode and flag(name, "ceil_mode", ceil_mode):
             count = math.ceil((n + 2 * p - reach) / s) + 1
             if (count - 1) * s >= n + p:
                 count -= 1  # a window that starts in the padding on the far side is left out
+        if count < 1 or 2 * p > reach:
+            raise ShapeError(
+                f"{name}: the window must fit the padded input, with padding of at most half of it; "
+                f"window {reach}, input {n}, padding {p}. Change kernel_size or padding?"
+            )
         found.append((p, max(p, (count - 1) * s + reach - n - p)))
     return found
 
@@ -239,7 +239,7 @@ def max_pool2d(
         stride: Its steps; those extents when None.
         dilation: The steps within it.
         padding: How much is added around the input.
-        ceil_mode: Whether a last window may reach past the end.
+        ceil_mode: Whether a last window may reach past the end, the first if it is by less than a step.
     Shape: (n, channels, ...) -> (n, channels, ...).
     Raises: ShapeError if no window fits.
     Examples:
@@ -273,7 +273,7 @@ def avg_pool2d(
         stride: Its steps; those extents when None.
         dilation: The steps within it.
         padding: How much is added around the input.
-        ceil_mode: Whether a last window may reach past the end.
+        ceil_mode: Whether a last window may reach past the end, the first if it is by less than a step.
         count_include_pad: Whether the zeros of `padding` count (those that `ceil_mode` adds never do).
     Shape: (n, channels, ...) -> (n, channels, ...).
     Raises: ShapeError if no window fits.

@@ -132,13 +132,26 @@ class Tensor(TensorBase):
             storage = self._storage
             found = None if storage is None or storage.log or storage.stays else storage.extremes
             if found is not None and storage is not None and found[0] == storage.sequence and found[1] == self._view:
-                return found[2:]
+                return found[2:4]
             array = self._host()
             if array is None:
                 return convert.extremes_below(self._node) if storage is None and self._node is not None else None
             storage, view = self._place()
             found = storage.extremes = (storage.sequence, view, *convert.extremes(array))
-            return found[2:]
+            return found[2:4]
+
+    def _extremes_but(self, left_out: int) -> tuple[int, int] | None:
+        """The same of all numbers but one."""
+        with engine.lock:
+            known, storage = self._extremes(), self._storage
+            if known is None or storage is None or storage.extremes is None:
+                return known
+            found = storage.extremes
+            if len(found) == 4 or found[4] != left_out:
+                array = self._host()
+                assert array is not None  # what has extremes is in memory
+                found = storage.extremes = (*found[:4], left_out, *convert.extremes(array[array != left_out]))
+            return found[5:]
 
     def _check_write(self, storage: Storage, name: str) -> None:
         """Raise where a named op's write is not allowed."""

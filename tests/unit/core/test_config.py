@@ -68,9 +68,26 @@ def test_an_unreadable_environment_is_a_clear_error() -> None:
         from_environment({"INTAGLIO_THREADS": "-1"})
 
 
+@pytest.mark.parametrize(("name", "most"), [("DEBUG", 7), ("TRACK_MATCH_STATS", 2), ("GRAPH", 1), ("GRAPHUOPS", 1)])
+def test_a_setting_out_of_its_range_is_an_error_that_names_it(name: str, most: int) -> None:
+    for value in (-1, most + 1, 99):
+        text = f"config: {name} must be from 0 to {most}; got {value}. Leave it out for the default, 0?"
+        for use in (
+            lambda value=value: from_environment({name: str(value)}),
+            lambda value=value: Context(**{name: value}),
+            lambda value=value: config.set(**{name: value}),
+        ):
+            with pytest.raises(ConfigError) as found:
+                use()
+            assert str(found.value) == text
+    with Context(**{name: most}):
+        assert getattr(config, name.lower()) == most
+
+
 def test_every_setting_is_seen_alike_by_environment_context_and_code() -> None:
     for name, f in module._FIELDS.items():
-        value = (not f.default) if isinstance(f.default, bool) else "NULL" if isinstance(f.default, str) else 7
+        number = 7 if f.metadata["most"] is None else f.metadata["most"]
+        value = (not f.default) if isinstance(f.default, bool) else "NULL" if isinstance(f.default, str) else number
         assert (
             getattr(
                 from_environment({f"INTAGLIO_{name.upper()}": str(int(value) if value in (True, False) else value)}),

@@ -25,6 +25,16 @@ def test_reset_zeroes_the_counts_but_not_the_memory_in_use(monkeypatch: pytest.M
     assert GlobalCounters.compile_seconds == GlobalCounters.run_seconds == 0.0
 
 
+def test_the_counters_show_their_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GlobalCounters, "kernel_count", 5)
+    monkeypatch.setattr(GlobalCounters, "run_seconds", 0.25)
+    shown = repr(GlobalCounters)
+    assert shown.startswith("GlobalCounters(compile_count=")
+    assert ", kernel_count=5, " in shown
+    assert ", run_seconds=0.25, " in shown
+    assert all(f"{name}=" in shown for name in GlobalCounters.__slots__)
+
+
 def test_the_statistics_of_a_rule_are_made_once() -> None:
     table = MatchTable()
     table.of("integers", "merge").tries += 2

@@ -13,7 +13,7 @@ from intaglio.storage.flush import plans
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SIZES = [*range(16, 140, 3), 255, 256, 257, 4096, 4097, 6001, 20_000]
+SIZES = [*range(8, 16), *range(16, 140, 3), 255, 256, 257, 4096, 4097, 6001, 20_000]
 
 
 def rows(n: int) -> bytes:

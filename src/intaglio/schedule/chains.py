@@ -188,7 +188,7 @@ class _Statements:
     def _pays_by_sheets(self, members: dict[int, Write], lead: int) -> bool:
         """Whether sheets have few rows and room in scratch, and there are enough of them for threads, or little to do.
 
-        One sheet of which all is products is a network of layers, whose matrices are better gone through apart.
+        One sheet in which no largest element is asked for is a network of layers, which are better gone through apart.
         """
         last = max(members)
         value = members[last].value
@@ -196,7 +196,7 @@ class _Statements:
         sheets, rows = math.prod(value.shape[:lead]), math.prod(value.shape[lead:-1])
         if not any(k in self.dots for k in members if k != last) or rows >= SHORT:
             return False
-        if sheets == 1 and all(k in self.dots for k in members):
+        if sheets == 1 and not any(_is_largest(n) for n in toposort([s.value for s in makers])):
             return False
         lines = [n for s in makers if not varies(n := _line(s, lead))]
         if any(n > SHEET for n in lines) or sum(lines) > WIDE:
@@ -287,6 +287,11 @@ def _apart(value: Node) -> int:
             again = {a for factor in body.src for a in repeated(factor)}
             found = min(found, next((k for k, a in enumerate(kept) if a in again), found))
     return found
+
+
+def _is_largest(node: Node) -> bool:
+    """Whether a value is the largest element of others."""
+    return isinstance(node.op, Reduce) and node.op.kind == "max"
 
 
 def _has_thin(write: Write, sheets: bool = False) -> bool:

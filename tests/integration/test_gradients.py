@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -628,6 +629,46 @@ def test_elements_of_which_bits_were_written_have_no_gradient(dtype: str, expect
     bits = h.bitcast(getattr(dtypes, dtype))
     bits[[1, 2]] = 0
     bits[-1] = 3
+    h.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (lambda bits: operator.setitem(bits, bits > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: operator.setitem(bits.reshape(2, 2), Tensor([False, True]), 5), [2, 2, 0, 0]),
+        (lambda bits: operator.setitem(bits.bitcast(dtypes.int32).reshape(4, 2)[:, 1], bits > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: bits.masked_fill_(bits > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: bits.reshape(2, 2).masked_fill_(bits[:2] > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: bits.scatter_(0, Tensor([3, 0, 3]), 5), [0, 2, 2, 0]),
+        (lambda bits: bits.reshape(2, 2).scatter_(1, Tensor([[1]]), 5, "add"), [2, 0, 2, 2]),
+    ],
+)
+def test_elements_beside_those_of_which_bits_were_written_keep_their_gradient(
+    write: Callable[[Tensor], Any], expected: list[float]
+) -> None:
+    w = Tensor(np.array([2.0, -1.0, 3.0, -4.0]), requires_grad=True)
+    h = w * 2
+    write(h.bitcast(dtypes.int64))
+    h.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [(lambda bits: bits.masked_fill_(bits, 0), [0, 0, 0]), (lambda bits: bits.scatter_(0, bits[:1], 2), [0, 2, 2])],
+)
+def test_bits_that_say_which_bits_are_written_are_those_before(
+    write: Callable[[Tensor], Any], expected: list[float]
+) -> None:
+    w = Tensor(np.array([2.0, -1.0, 3.0]), requires_grad=True)
+    h = w * 2
+    bits = h.bitcast(dtypes.int64)
+    bits[0] = 0
+    write(bits)
     h.sum().backward()
     assert w.grad is not None
     assert w.grad.tolist() == expected

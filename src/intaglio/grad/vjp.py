@@ -203,9 +203,14 @@ def mask_of(view: View, size: int) -> Node:
     return ops.ne(spread(view, ones, size), const(view.dtype, 0))
 
 
-def touched(view: View, indices: tuple[Node, ...], ct: Node) -> Node:
-    """Which elements of a flat cotangent a write of other elements, at computed positions or at all, has bytes of."""
-    inside = expand(const(dtypes.bool, True), view.shape)
+def touched(view: View, indices: tuple[Node, ...], mask: Node | None, ct: Node) -> Node:
+    """Which elements of a flat cotangent a write of other elements has bytes of.
+
+    Args:
+        indices: The positions that it is at, if they are computed.
+        mask: The elements of the view that it writes; all when None.
+    """
+    inside = expand(const(dtypes.bool, True), view.shape) if mask is None else mask
     if indices:
         values = expand(const(dtypes.bool, True), indices[0].shape + view.shape[len(indices) :])
         inside = put("set", expand(const(dtypes.bool, False), view.shape), values, *indices)

@@ -170,7 +170,8 @@ class Backward:
         none = const(ct.dtype, 0)
         view = record.view
         if view.dtype is not history.dtype:
-            self._add_flat((storage, count - 1), ops.where(touched(view, record.indices, ct), none, ct))
+            bits = touched(view, record.indices, record.mask, ct)
+            self._add_flat((storage, count - 1), ops.where(bits, none, ct))
             return
         if record.indices:
             whole = view.permute(tuple(range(view.rank)))

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Record:
-    """One write: where, and the value if gradients flow to it (else what it covers gets none)."""
+    """One write: where, and the value if gradients flow to it (else what it covers gets none).
+
+    Where it is of other elements than the history's, it may be of some of them: those that a mask of the view's shape
+    has.
+    """
 
     sequence: int
     view: View
     value: Node | None
     indices: tuple[Node, ...] = ()
+    mask: Node | None = None
 
 
 Past: TypeAlias = Record | Elements

@@ -59,6 +59,12 @@ class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
         _enabled.reset(self._tokens.pop())
 
 
+def is_bits(handle: TensorBase) -> bool:
+    """Whether gradients flow through the bytes of a handle as elements of another dtype."""
+    history = history_of(handle._storage) if handle._storage is not None else None
+    return history is not None and history.dtype is not handle.dtype
+
+
 def is_tracked(value: object) -> bool:
     """Whether gradients flow through a tensor."""
     if not isinstance(value, TensorBase):
@@ -162,12 +168,16 @@ def written(
     view: View,
     node: Node,
     indices: tuple[Node, ...],
+    mask: Node | None,
     sources: Sequence[Any],
 ) -> None:
     """Note a write in the storage's history, if it has one or the value brings one.
 
     A write of nothing is none, though what it is of may bring a history, and neither is one that gradients do not see:
     the history stays what it was.
+
+    Args:
+        mask: Which elements of the view are written, where the value has what was there at the others.
     """
     if not _is_seen(handle):
         return
@@ -181,8 +191,9 @@ def written(
         history = track(storage, node.dtype, base=base)
     if history.leaf or node.size == 0 or view.size == 0:
         return
-    value = node if tracked and view.dtype is history.dtype else None
-    history.records.append(Record(storage.sequence, view, value, indices))
+    same = view.dtype is history.dtype
+    record = Record(storage.sequence, view, node if tracked and same else None, indices, None if same else mask)
+    history.records.append(record)
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:

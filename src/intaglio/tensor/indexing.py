@@ -424,7 +424,7 @@ def setitem(self: Tensor, index: object, value: Any, name: str = "setitem") -> N
         rank = len(shape)
         back = [*range(first, first + rank), *range(first), *range(first + rank, len(outer))]
         node = permute(node, tuple(back))
-    self._check_write(storage, name)
+    self._check_write(storage, target, name, value)
     storage.write_at(target, tuple(nodes), node, site=user_site(), name=name)
     relieve(storage)
     self._written_at(storage, target, tuple(nodes), node, value)
@@ -512,7 +512,7 @@ def write_node(
         mask: Which elements of the view it changes; all when None.
         sources: What the value is made from.
     """
-    self._check_write(storage, name)
+    self._check_write(storage, view, name, *sources)
     storage.write(view, node, name=name)
     relieve(storage)
     self._written(storage, view, node, mask, *sources)

@@ -140,10 +140,10 @@ class Tensor(TensorBase):
             found = storage.extremes = (storage.sequence, view, *convert.extremes(array))
             return found[2:]
 
-    def _check_write(self, storage: Storage, name: str) -> None:
+    def _check_write(self, storage: Storage, view: View, name: str, *sources: Any) -> None:
         """Raise where a named op's write is not allowed."""
         if tracking.begun:
-            gradients.check_write(self, storage, name)
+            gradients.check_write(self, storage, view, name, sources)
 
     def _written(self, storage: Storage, view: View, node: Node, mask: Node | None, *sources: Any) -> None:
         """Note a write for gradients."""

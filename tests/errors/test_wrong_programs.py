@@ -37,6 +37,11 @@ def leaf() -> Tensor:
     return Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
 
 
+def apart() -> Tensor:
+    """Two floats of eight bytes, with a byte between them."""
+    return Tensor(np.zeros(18, np.uint8)).reshape(2, 9)[:, :8].bitcast(dtypes.float64).reshape(2)
+
+
 def put(target: Tensor, index: Any, value: Any) -> None:
     """target[index] = value."""
     target[index] = value
@@ -1028,6 +1033,30 @@ GRADIENTS: list[Case] = [
         (
             "add_: a tensor that requires grad cannot be written while gradients are tracked. Write to a "
             ".clone(), or inside no_grad()?"
+        ),
+    ),
+    (
+        lambda t: apart().requires_grad_(),
+        "GradError",
+        (
+            "requires_grad: elements that have gradients must lie whole elements of 8 bytes apart; they lie (9,) bytes "
+            "apart. Use a .clone()?"
+        ),
+    ),
+    (
+        lambda t: apart().add_(t.cast(dtypes.float64)[0]),
+        "GradError",
+        (
+            "add_: elements that have gradients must lie whole elements of 8 bytes apart; they lie (9,) bytes apart. "
+            "Use a .clone()?"
+        ),
+    ),
+    (
+        lambda t: put(apart(), [0, 1], t.cast(dtypes.float64)[0]),
+        "GradError",
+        (
+            "setitem: elements that have gradients must lie whole elements of 8 bytes apart; they lie (9,) bytes "
+            "apart. Use a .clone()?"
         ),
     ),
     (

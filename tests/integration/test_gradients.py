@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -631,6 +632,147 @@ def test_elements_of_which_bits_were_written_have_no_gradient(dtype: str, expect
     h.sum().backward()
     assert w.grad is not None
     assert w.grad.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (lambda bits: operator.setitem(bits, bits > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: operator.setitem(bits.reshape(2, 2), Tensor([False, True]), 5), [2, 2, 0, 0]),
+        (lambda bits: operator.setitem(bits.bitcast(dtypes.int32).reshape(4, 2)[:, 1], bits > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: bits.masked_fill_(bits > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: bits.reshape(2, 2).masked_fill_(bits[:2] > 8, 5), [0, 2, 0, 2]),
+        (lambda bits: bits.scatter_(0, Tensor([3, 0, 3]), 5), [0, 2, 2, 0]),
+        (lambda bits: bits.reshape(2, 2).scatter_(1, Tensor([[1]]), 5, "add"), [2, 0, 2, 2]),
+    ],
+)
+def test_elements_beside_those_of_which_bits_were_written_keep_their_gradient(
+    write: Callable[[Tensor], Any], expected: list[float]
+) -> None:
+    w = Tensor(np.array([2.0, -1.0, 3.0, -4.0]), requires_grad=True)
+    h = w * 2
+    write(h.bitcast(dtypes.int64))
+    h.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [(lambda bits: bits.masked_fill_(bits, 0), [0, 0, 0]), (lambda bits: bits.scatter_(0, bits[:1], 2), [0, 2, 2])],
+)
+def test_bits_that_say_which_bits_are_written_are_those_before(
+    write: Callable[[Tensor], Any], expected: list[float]
+) -> None:
+    w = Tensor(np.array([2.0, -1.0, 3.0]), requires_grad=True)
+    h = w * 2
+    bits = h.bitcast(dtypes.int64)
+    bits[0] = 0
+    write(bits)
+    h.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == expected
+
+
+def number_across(across: Tensor, w: Tensor) -> None:
+    """A number into one of them."""
+    across[0] = 1.0
+
+
+def values_across(across: Tensor, w: Tensor) -> None:
+    """What has gradients, all at once."""
+    across[:] = w[:2] * 2
+
+
+def loop_across(across: Tensor, w: Tensor) -> None:
+    """What has gradients, one by one."""
+    for i in range(2):
+        across[i] = w[i] * 2
+
+
+def positions_across(across: Tensor, w: Tensor) -> None:
+    """What has gradients, at positions."""
+    across[Tensor([1])] = w[:1] * 2
+
+
+def mask_across(across: Tensor, w: Tensor) -> None:
+    """Where a mask holds."""
+    across.masked_fill_(Tensor([True, False]), 5.0)
+
+
+def read_across(across: Tensor, w: Tensor) -> None:
+    """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (number_across, [0, 0, 2]),
+        (values_across, [0, 0, 0]),
+        (loop_across, [0, 0, 0]),
+        (positions_across, [2, 0, 0]),
+        (mask_across, [0, 0, 2]),
+        (read_across, [2, 2, 2]),
+    ],
+)
+def test_numbers_that_lie_across_elements_are_other_elements(
+    write: Callable[[Tensor, Tensor], None], expected: list[float]
+) -> None:
+    w = Tensor(np.array([2.0, -1.0, 3.0]), requires_grad=True)
+    h = w * 2
+    across = h.bitcast(dtypes.uint8)[4:20].bitcast(dtypes.float64)
+    write(across, w)
+    total = h.sum()
+    for i in range(2):
+        total = total + across[i] * across[i]
+    (total + (across * 3).sum()).backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == expected
+
+
+@pytest.mark.parametrize("start", [0, 4, 5, 8])
+def test_elements_with_gradients_may_begin_anywhere_in_memory(start: int) -> None:
+    values = np.arange(1.0, 5.0)
+    memory = Tensor(np.frombuffer(bytes(start) + values.tobytes() + bytes(3), np.uint8))
+    leaf = memory[start : start + 32].bitcast(dtypes.float64).requires_grad_()
+    t = Tensor.zeros(4, dtype=dtypes.float64)
+    t[0] = leaf[0]
+    for i in range(1, 4):
+        t[i] = t[i - 1] * leaf[i]
+    t[3].backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [24, 12, 8, 6]
+
+
+@pytest.mark.parametrize("start", [0, 3, 8])
+def test_bits_of_elements_that_begin_anywhere_may_be_written(start: int) -> None:
+    w = Tensor(np.array([2.0, -1.0, 3.0, 1.0]), requires_grad=True)
+    memory = Tensor(np.zeros(start + 33, np.uint8))
+    h = memory[start : start + 32].bitcast(dtypes.float64)
+    h[:] = w * 2
+    memory[start : start + 8].masked_fill_(Tensor([False, True] * 4), 1)
+    memory[start + 23 : start + 24] = 1
+    memory[: start + 1] = 1
+    memory[start + 32 :] = 1
+    (h * 3).sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [0, 6, 0, 6]
+
+
+def test_a_part_of_untracked_floats_may_be_written_as_other_floats() -> None:
+    w = Tensor(np.array([2.0, -1.0, 3.0]), requires_grad=True)
+    t = Tensor.zeros(6).bitcast(dtypes.float64)
+    t[:2] = w[:2] * 2
+    (t * t).sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [16, -8, 0]
+
+
+def test_nothing_depends_on_the_bits_of_a_tensor() -> None:
+    w = Tensor([2.0, -1.0], requires_grad=True)
+    h = w * 2
+    (gradient,) = (h * h).sum().gradient(h.bitcast(dtypes.int32))
+    assert (gradient.dtype, gradient.tolist()) == (dtypes.int32, [0, 0])
 
 
 @pytest.mark.parametrize("flushes", [0, 1, 2])

@@ -23,6 +23,7 @@ FOUND = {
     86927579187742: "the same",
     80002400022953: "an element of a detached tensor that nothing had tracked was written as if it were not detached",
     78918627060474: "an element that a history needs was lost where the write of it read it, too",
+    123440573342047: "a number where a mask of the bits of a tracked tensor holds took the gradient of the others, too",
 }
 
 

@@ -203,14 +203,22 @@ def mask_of(view: View, size: int) -> Node:
     return ops.ne(spread(view, ones, size), const(view.dtype, 0))
 
 
-def touched(view: View, indices: tuple[Node, ...], ct: Node) -> Node:
-    """Which elements of a flat cotangent a write of other elements, at computed positions or at all, has bytes of."""
-    inside = expand(const(dtypes.bool, True), view.shape)
+def touched(view: View, indices: tuple[Node, ...], mask: Node | None, ct: Node, rest: int) -> Node:
+    """Which elements of a flat cotangent a write of other elements has bytes of.
+
+    Args:
+        indices: The positions that it is at, if they are computed.
+        mask: The elements of the view that it writes; all when None.
+        rest: The bytes before the first element of the cotangent.
+    """
+    inside = expand(const(dtypes.bool, True), view.shape) if mask is None else mask
     if indices:
         values = expand(const(dtypes.bool, True), indices[0].shape + view.shape[len(indices) :])
         inside = put("set", expand(const(dtypes.bool, False), view.shape), values, *indices)
     item, own = view.dtype.itemsize, ct.dtype.itemsize
     rows = View(dtypes.uint8, (*view.shape, item), (*view.strides, 1), view.offset)
     wide = expand(reshape(ops.cast(inside, dtypes.uint8), (*view.shape, 1)), rows.shape)
-    found = reduce("max", reshape(spread(rows, wide, ct.size * own), (ct.size, own)), (1,))
+    end = rest + ct.size * own
+    written = shrink(spread(rows, wide, max(end, rows.byte_bounds()[1])), ((rest, end),))
+    found = reduce("max", reshape(written, (ct.size, own)), (1,))
     return ops.ne(found, const(dtypes.uint8, 0))

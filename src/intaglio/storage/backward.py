@@ -136,8 +136,9 @@ class Backward:
         match node.op:
             case Read(storage=Storage() as storage, view=view, stamp=stamp):
                 history = history_of(storage)
-                if history is not None and view.dtype is history.dtype:
-                    self.shares.setdefault((storage, self.past.version(storage, stamp)), []).append((view, ct))
+                own = history.own(view) if history is not None else None
+                if own is not None:
+                    self.shares.setdefault((storage, self.past.version(storage, stamp)), []).append((own, ct))
             case Detach():
                 pass
             case _:
@@ -160,7 +161,7 @@ class Backward:
                     "backward: the history of a tensor that was written was freed by an earlier backward. "
                     "Pass retain_graph=True to that one?"
                 )
-            elif history.base is not None and history.base.dtype.is_float:
+            elif history.base is not None and history.base.dtype is history.dtype:  # another one was not tracked
                 self._add(history.base, reshape(ct, history.base.shape))
             return
         record = self.past.step(storage, count)
@@ -168,9 +169,10 @@ class Backward:
             self.ends.setdefault(record, {})[storage] = ct
             return
         none = const(ct.dtype, 0)
-        view = record.view
-        if view.dtype is not history.dtype:
-            self._add_flat((storage, count - 1), ops.where(touched(view, record.indices, ct), none, ct))
+        view = history.own(record.view)
+        if view is None:
+            bits = touched(record.view, record.indices, record.mask, ct, history.rest)
+            self._add_flat((storage, count - 1), ops.where(bits, none, ct))
             return
         if record.indices:
             whole = view.permute(tuple(range(view.rank)))

@@ -20,18 +20,16 @@ from intaglio.storage.slice import computed
 from intaglio.storage.storage import Storage
 from intaglio.storage.tape import Tapes
 from intaglio.storage.temporaries import Versions, made_in_turns, seen_through, still_read, versions
-from intaglio.storage.writes import Gathering, Item, Kind
+from intaglio.storage.writes import Gathering, Item, Kind, is_on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
-    from intaglio.ir.view import View
     from intaglio.storage.instances import Version
     from intaglio.storage.journal import AnyEntry
     from intaglio.storage.readers import Numbered
-    from intaglio.storage.skeleton import Hole
     from intaglio.storage.slice import Slice
 
 
@@ -191,7 +189,7 @@ class Grouping:
         for storage in candidates:
             base = seen_through(storage.base, self.temporaries) if storage.base is not None else None
             made = version(storage, base)
-            if made is not None and supports(made[1]) and _is_on_grid(*made):
+            if made is not None and supports(made[1]) and is_on_grid(*made):
                 found[storage] = made
         if len(found) < 2:
             return {}
@@ -354,7 +352,7 @@ class Grouping:
             return None
         value = seen_through(entry.value, self.temporaries) if self.temporaries else entry.value
         found = of_node(value)
-        if found is None or not supports(found[0]) or not _is_on_grid(entry.view, *found):
+        if found is None or not supports(found[0]) or not is_on_grid(entry.view, *found):
             return None
         view = entry.view
         kind = self.kind(storage, view.dtype, view.shape, view.strides, found[0])
@@ -414,13 +412,3 @@ def _first_uses(entry: Elements) -> list[int]:
 def _reads_any(item: Item, storages: set[Storage]) -> bool:
     """Whether a write reads one of some storages."""
     return any(step.storage in storages for step, _ in item.kind.reads)
-
-
-def _is_on_grid(view: View, pattern: Pattern, holes: tuple[Hole, ...]) -> bool:
-    """Whether all elements that a write touches lie at multiples of their size (those that do not are not rolled)."""
-    if any(place % view.dtype.itemsize for place in (view.offset, *view.strides)):
-        return False
-    return not any(
-        int(holes[hole]) % step.dtype.itemsize or any(s % step.dtype.itemsize for s in step.strides)
-        for step, hole in pattern.reads
-    )

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from intaglio.ir.view import View
 from intaglio.storage.journal import Elements, next_sequence
 
 if TYPE_CHECKING:
@@ -14,19 +15,23 @@ if TYPE_CHECKING:
 
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
-    from intaglio.ir.view import View
     from intaglio.storage.skeleton import Hole, Skeleton
     from intaglio.storage.storage import Storage
 
 
 @dataclass(slots=True)
 class Record:
-    """One write: where, and the value if gradients flow to it (else what it covers gets none)."""
+    """One write: where, and the value if gradients flow to it (else what it covers gets none).
+
+    Where it is of other elements than the history's, it may be of some of them: those that a mask of the view's shape
+    has.
+    """
 
     sequence: int
     view: View
     value: Node | None
     indices: tuple[Node, ...] = ()
+    mask: Node | None = None
 
 
 Past: TypeAlias = Record | Elements
@@ -50,16 +55,23 @@ class History:
 
     `began` is a number between those of the writes (of any storage) before and after it began. Scalar expressions that
     were written to single elements are rows. Rows hold no reads: of what they read, `kept` are the reads whose bytes
-    have been overwritten since.
+    have been overwritten since. Its elements are of one dtype, and the first of them begins after the bytes of `rest`.
     """
 
     dtype: DType
     base: Node | None
     began: int
     leaf: bool = False
+    rest: int = 0
     freed: bool = False  # whether tracked writes or a tracked base were let go by a backward sweep
     records: list[Past] = field(default_factory=list)  # in order
     kept: dict[Node, None] = field(default_factory=dict)
+
+    def own(self, view: View) -> View | None:
+        """A view of its elements as one of their flat cotangent; None if the view is of others."""
+        if view.dtype is not self.dtype or not is_even(view, self.rest):
+            return None
+        return View(view.dtype, view.shape, view.strides, view.offset - self.rest) if self.rest else view
 
     def add_element(self, skeleton: Skeleton, holes: tuple[Hole, ...], offset: int, sequence: int) -> None:
         """Note the write of a tracked scalar expression to one element."""
@@ -110,12 +122,19 @@ def history_of(storage: Storage) -> History | None:
     return found if isinstance(found, History) else None
 
 
-def track(storage: Storage, dtype: DType, *, leaf: bool = False, base: Node | None = None) -> History:
-    """Begin the history of a storage."""
+def is_even(view: View, rest: int) -> bool:
+    """Whether the elements of a view lie whole elements apart, from a number of bytes on."""
+    size = view.dtype.itemsize
+    apart = any(step % size for extent, step in zip(view.shape, view.strides, strict=True) if extent > 1)
+    return not apart and not (view.offset - rest) % size
+
+
+def track(storage: Storage, dtype: DType, *, leaf: bool = False, base: Node | None = None, offset: int = 0) -> History:
+    """Begin the history of a storage, of elements like the one at an offset."""
     found = history_of(storage)
     if found is None:
         tracking.begun = True
-        found = History(dtype, base, next_sequence(), leaf)
+        found = History(dtype, base, next_sequence(), leaf, offset % dtype.itemsize)
         storage.history = found
         storage.close()
     elif leaf:

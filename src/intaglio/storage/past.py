@@ -23,7 +23,7 @@ from intaglio.storage.reverse import pullback
 from intaglio.storage.scalars import cast_pattern, scalar_node
 from intaglio.storage.skeleton import is_small, of_node
 from intaglio.storage.storage import Storage
-from intaglio.storage.writes import Gathering, Item, Kind
+from intaglio.storage.writes import Gathering, Item, Kind, is_on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -177,7 +177,7 @@ class Past:
         """A write in the form in which it can be rolled, or None."""
         history = history_of(storage)
         view = record.view
-        if history is None or record.value is None or record.indices or view.dtype is not history.dtype:
+        if history is None or record.value is None or record.indices or history.own(view) is None:
             return None
         found = _rollable(record.value)
         plain = record.value
@@ -189,7 +189,7 @@ class Past:
             if deeper is None:
                 break
             plain, found = inner, deeper
-        if found is None:
+        if found is None or not is_on_grid(view, *found):
             return None
         pattern, holes = found
         kind = self._kind(storage, view.dtype, view.shape, view.strides, pattern)

@@ -92,7 +92,7 @@ def pullback(kind: Kind) -> Pullback | None:
     shares: list[Share] = []
     for node, (step, hole) in leaves.items():
         history = history_of(step.storage) if isinstance(step, ReadStep) else None
-        if node not in cts or history is None or step.dtype is not history.dtype:
+        if node not in cts or history is None or step.dtype is not history.dtype or history.rest:
             continue
         assert isinstance(step, ReadStep)
         axes = list(zip(step.shape, step.strides, strict=True))

@@ -15,7 +15,7 @@ from intaglio.storage.build import whole_write
 from intaglio.storage.reverse import is_there, read_of
 from intaglio.storage.skeleton import Pattern, ReadStep, Step, of_node
 from intaglio.storage.storage import Storage
-from intaglio.storage.writes import Gathering, Item, Kind
+from intaglio.storage.writes import Gathering, Item, Kind, is_on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,8 @@ def gathered(storage: Storage, shares: Sequence[Share]) -> Node:
     total: Node | None = None
     like: dict[tuple[tuple[int, ...], tuple[int, ...], Pattern], list[Row]] = {}
     for view, ct in shares:
-        found = of_node(ct, again=True) if len(shares) > 1 and not view.offset % view.dtype.itemsize else None
-        if found is not None and supports(found[0]) and not found[0].is_in_parts:
+        found = of_node(ct, again=True) if len(shares) > 1 else None
+        if found is not None and supports(found[0]) and not found[0].is_in_parts and is_on_grid(view, *found):
             like.setdefault((view.shape, view.strides, found[0]), []).append((view.offset, found[1]))
         else:
             total = _plus(total, spread(view, ct, storage.nbytes // view.dtype.itemsize))

@@ -52,6 +52,16 @@ def bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> 
     return view_from((dtype, shape, strides, 0)).byte_bounds()
 
 
+def is_on_grid(view: View, pattern: Pattern, holes: tuple[Hole, ...]) -> bool:
+    """Whether all elements that a write touches lie at multiples of their size (those that do not are not rolled)."""
+    if any(place % view.dtype.itemsize for place in (view.offset, *view.strides)):
+        return False
+    return not any(
+        int(holes[hole]) % step.dtype.itemsize or any(s % step.dtype.itemsize for s in step.strides)
+        for step, hole in pattern.reads
+    )
+
+
 def offsets_of(dtype: DType, places: Collection[int]) -> Integers:
     """The byte offsets of places that are counted in elements."""
     return np.fromiter(places, np.int64, len(places)) * dtype.itemsize

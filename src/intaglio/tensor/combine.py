@@ -510,6 +510,13 @@ def scattered(name: str, self: Tensor, dim: int, index: Tensor, src: Any, reduce
     return self._make(put(kind, self._value(), _source(name, self, src, index), *places), self, index, src)
 
 
+def mask_at(name: str, self: Tensor, dim: int, index: Tensor) -> Node:
+    """Which elements of a tensor a scatter of a named op changes."""
+    _, places = _along(name, self, dim, index)
+    none, all_of_them = (expand(const(dtypes.bool, truth), x.shape) for truth, x in ((False, self), (True, index)))
+    return put("set", none, all_of_them, *places)
+
+
 def _source(name: str, self: Tensor, source: Any, index: Tensor) -> Node:
     """The values of a scatter in the index's shape, for a named op."""
     if isinstance(source, TensorBase):
@@ -684,6 +691,11 @@ def masked(name: str, self: Tensor, mask: Tensor, value: Any) -> Tensor:
     broadcast_shapes(name, self.shape, chosen.shape)
     fill = self.__class__._from_node(fitting(name, self.dtype, value), self._near)
     return chosen.where(fill, self)
+
+
+def mask_over(self: Tensor, mask: Tensor) -> Node:
+    """Which elements of a tensor a mask that broadcasts to it has."""
+    return movement.broadcast(ops.cast(mask._value(), dtypes.bool), self.shape)
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:

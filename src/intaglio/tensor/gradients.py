@@ -12,7 +12,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import Backward, sweep_back
-from intaglio.storage.history import Record, history_of, track
+from intaglio.storage.history import Record, history_of, is_even, track
 from intaglio.tensor.arguments import flag, tensor
 from intaglio.tensor.base import DETACHED, EVERY, TensorBase, current_holes, relieve
 
@@ -57,6 +57,13 @@ class no_grad(ContextDecorator):  # noqa: N801 -- PyTorch's name
     ) -> None:
         """Track again as before."""
         _enabled.reset(self._tokens.pop())
+
+
+def is_bits(handle: TensorBase) -> bool:
+    """Whether gradients flow through the bytes of a handle as other elements."""
+    storage = handle._storage
+    history = history_of(storage) if storage is not None else None
+    return history is not None and history.own(handle._place()[1]) is None
 
 
 def is_tracked(value: object) -> bool:
@@ -119,7 +126,7 @@ def write_element(handle: TensorBase, storage: Storage, dtype: DType, offset: in
     if (
         not dtype.is_float
         or not follows(handle)
-        or (history is not None and (history.leaf or history.dtype is not dtype))
+        or (history is not None and (history.leaf or history.dtype is not dtype or history.rest))
     ):
         return False
     if value._storage is storage and value._offset == offset and skeleton.dtype is dtype:
@@ -146,14 +153,25 @@ def _is_seen(handle: TensorBase) -> bool:
     return _enabled.get() and handle._grad_state is not DETACHED
 
 
-def check_write(handle: TensorBase, storage: Storage, name: str) -> None:
-    """Raise where a named op's write would change a leaf that wants gradients."""
+def check_write(handle: TensorBase, storage: Storage, view: View, name: str, sources: Sequence[Any]) -> None:
+    """Raise where a named op's write would change a leaf that wants gradients, or begin a history of no elements."""
     history = history_of(storage)
     if history is not None and history.leaf and _is_seen(handle):
         raise GradError(
             f"{name}: a tensor that requires grad cannot be written while gradients are tracked. "
             "Write to a .clone(), or inside no_grad()?"
         )
+    may = history is not None or not view.dtype.is_float or is_even(view, view.offset)
+    if not may and _is_seen(handle) and any(is_tracked(s) for s in sources):
+        raise _uneven(name, view)
+
+
+def _uneven(name: str, view: View) -> GradError:
+    """The error of a named op that wants gradients of elements that are no whole number of them apart."""
+    return GradError(
+        f"{name}: elements that have gradients must lie whole elements of {view.dtype.itemsize} bytes apart; "
+        f"they lie {view.strides} bytes apart. Use a .clone()?"
+    )
 
 
 def written(
@@ -162,12 +180,16 @@ def written(
     view: View,
     node: Node,
     indices: tuple[Node, ...],
+    mask: Node | None,
     sources: Sequence[Any],
 ) -> None:
     """Note a write in the storage's history, if it has one or the value brings one.
 
     A write of nothing is none, though what it is of may bring a history, and neither is one that gradients do not see:
     the history stays what it was.
+
+    Args:
+        mask: Which elements of the view are written, where the value has what was there at the others.
     """
     if not _is_seen(handle):
         return
@@ -178,11 +200,12 @@ def written(
             return
         first = len(storage.log) == 1 and storage.sequence == storage.log[0].sequence
         base = storage.base if first else None
-        history = track(storage, node.dtype, base=base)
+        history = track(storage, node.dtype, base=base, offset=view.offset)
     if history.leaf or node.size == 0 or view.size == 0:
         return
-    value = node if tracked and view.dtype is history.dtype else None
-    history.records.append(Record(storage.sequence, view, value, indices))
+    other = history.own(view) is None
+    value = node if tracked and not other else None
+    history.records.append(Record(storage.sequence, view, value, indices, mask if other else None))
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
@@ -206,7 +229,9 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         return self
     if not view.dtype.is_float:
         raise GradError(f"requires_grad: only floats have gradients; the tensor is {view.dtype.name}. Cast it first?")
-    track(storage, view.dtype, leaf=True)
+    if not is_even(view, view.offset):
+        raise _uneven("requires_grad", view)
+    track(storage, view.dtype, leaf=True, offset=view.offset)
     self._element = None
     if _handle_of(storage) is None:
         LEAVES[storage] = weakref.ref(self)
@@ -281,7 +306,8 @@ def _sweep(
 
 def _leaf_gradient(root: Tensor, leaf: Tensor, ct: Node, *, tracked: bool) -> Tensor:
     """A cotangent of a value, or of a storage, that was found in the sweep from a root: in the shape of a leaf."""
-    view = leaf._place()[1] if leaf._storage is not None else None
+    history = history_of(leaf._storage) if leaf._storage is not None else None
+    view = history.own(leaf._place()[1]) if history is not None else None
     if view is None or (view.is_contiguous and view.nbytes == ct.nbytes):
         node = reshape(ct, leaf.shape)
     else:
@@ -305,7 +331,7 @@ def gradient(self: Tensor, *leaves: Tensor, gradient: Tensor | None = None, crea
         ([3.0, 12.0], [6.0, 12.0])
     """
     each = [tensor("gradient", "what it is taken with respect to", leaf) for leaf in leaves]
-    places = [_place_of(leaf) if is_tracked(leaf) else None for leaf in each]
+    places = [_place_of(leaf) if is_tracked(leaf) and not is_bits(leaf) else None for leaf in each]
     wanted = frozenset(place for place in places if place is not None)
     found = _sweep("gradient", self, gradient, wanted, retain=True, tracked=create_graph).found
     out: list[Tensor] = []

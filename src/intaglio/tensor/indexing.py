@@ -436,7 +436,7 @@ def setitem(self: Tensor, index: object, value: Any, name: str = "setitem") -> N
         rank = len(shape)
         back = [*range(first, first + rank), *range(first), *range(first + rank, len(outer))]
         node = permute(node, tuple(back))
-    self._check_write(storage, name)
+    self._check_write(storage, target, name, value)
     storage.write_at(target, tuple(nodes), node, site=user_site(), name=name)
     relieve(storage)
     self._written_at(storage, target, tuple(nodes), node, value)
@@ -467,19 +467,23 @@ def _masked(self: Tensor, mask: Tensor, value: Any, name: str) -> None:
     if node.shape:
         node = reshape(node, ())
     wide = reshape(mask._value(), mask.shape + (1,) * (self.ndim - mask.ndim))
-    chosen = ops.where(broadcast(wide, view.shape), node, storage.read(view))
-    write_node(self, storage, view, chosen, name, self, value, mask)
+    wide = broadcast(wide, view.shape)
+    write_node(self, storage, view, ops.where(wide, node, storage.read(view)), name, wide, self, value, mask)
 
 
-def write_view(self: Tensor, storage: Storage, view: View, value: Any, name: str) -> None:
-    """Write a value to a view of this tensor's storage, for a named op."""
+def write_view(self: Tensor, storage: Storage, view: View, value: Any, name: str, mask: Node | None = None) -> None:
+    """Write a value to a view of this tensor's storage, for a named op.
+
+    Args:
+        mask: Which elements of the view it changes; all when None.
+    """
     if not is_tensor(value):
-        write_node(self, storage, view, _fitting(self, view, value, name), name, value)
+        write_node(self, storage, view, _fitting(self, view, value, name), name, mask, value)
         return
     if value._storage is storage and value._place()[1] == view and not cuts(self, value):
         return  # what `t[k] += v` does last
     node = _fitting(self, view, value, name)
-    write_node(self, storage, view, node, name, value)
+    write_node(self, storage, view, node, name, mask, value)
     if value._node is node and value._grad_state is None and storage.plain and _is_carried(node, storage):
         value._node = storage.read(view)
 
@@ -511,9 +515,16 @@ def _is_carried(value: Node, storage: Storage) -> bool:
     return False
 
 
-def write_node(self: Tensor, storage: Storage, view: View, node: Node, name: str, *sources: Any) -> None:
-    """Append a named op's write to this tensor's storage, and its history where gradients need one."""
-    self._check_write(storage, name)
+def write_node(
+    self: Tensor, storage: Storage, view: View, node: Node, name: str, mask: Node | None, *sources: Any
+) -> None:
+    """Append a named op's write to this tensor's storage, and its history where gradients need one.
+
+    Args:
+        mask: Which elements of the view it changes; all when None.
+        sources: What the value is made from.
+    """
+    self._check_write(storage, view, name, *sources)
     storage.write(view, node, name=name)
     relieve(storage)
-    self._written(storage, view, node, *sources)
+    self._written(storage, view, node, mask, *sources)

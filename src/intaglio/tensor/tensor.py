@@ -43,7 +43,7 @@ from intaglio.tensor.elementwise import operator
 from intaglio.tensor.spelling import spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
 
@@ -153,20 +153,20 @@ class Tensor(TensorBase):
                 found = storage.extremes = (*found[:4], left_out, *convert.extremes(array[array != left_out]))
             return found[5:]
 
-    def _check_write(self, storage: Storage, name: str) -> None:
+    def _check_write(self, storage: Storage, view: View, name: str, *sources: Any) -> None:
         """Raise where a named op's write is not allowed."""
         if tracking.begun:
-            gradients.check_write(self, storage, name)
+            gradients.check_write(self, storage, view, name, sources)
 
-    def _written(self, storage: Storage, view: View, node: Node, *sources: Any) -> None:
+    def _written(self, storage: Storage, view: View, node: Node, mask: Node | None, *sources: Any) -> None:
         """Note a write for gradients."""
         if tracking.begun:
-            gradients.written(self, storage, view, node, (), sources)
+            gradients.written(self, storage, view, node, (), mask, sources)
 
     def _written_at(self, storage: Storage, view: View, indices: tuple[Node, ...], node: Node, *sources: Any) -> None:
         """Note a write at computed positions for gradients."""
         if tracking.begun:
-            gradients.written(self, storage, view, node, indices, sources)
+            gradients.written(self, storage, view, node, indices, None, sources)
 
     def _is_followed(self, storage: Storage) -> bool:
         return storage.history is not None and not storage.pinned and gradients.follows(self)
@@ -473,8 +473,12 @@ class Tensor(TensorBase):
         """
         return report(self._place()[0])
 
-    def _in_place(self, out: Tensor, name: str) -> Self:
-        """A result written through this handle, by a named op."""
+    def _in_place(self, out: Tensor, name: str, mask: Callable[[], Node] | None = None) -> Self:
+        """A result written through this handle, by a named op.
+
+        Args:
+            mask: Which elements it changes; all when None.
+        """
         if out is NotImplemented:
             return NotImplemented
         own, made = self.dtype, out.dtype
@@ -484,11 +488,11 @@ class Tensor(TensorBase):
             raise ShapeError(
                 f"{name}: the result must have the target's shape; {out.shape} into {self.shape}. Make a new tensor?"
             )
-        self._put(out, name)
+        self._put(out, name, mask() if mask is not None and gradients.is_bits(self) else None)
         return self
 
-    def _put(self, value: Any, name: str) -> None:
-        """Write a value to all of this tensor, for a named op."""
+    def _put(self, value: Any, name: str, mask: Node | None = None) -> None:
+        """Write a value to all of this tensor, or to what a mask has, for a named op."""
         skeleton = self._skeleton
         if (
             skeleton is not None
@@ -508,7 +512,7 @@ class Tensor(TensorBase):
             crooked = view.offset % view.dtype.itemsize
             if not crooked and gradients.write_element(self, storage, view.dtype, view.offset, value):
                 return
-        indexing.write_view(self, *self._place(), value, name)
+        indexing.write_view(self, *self._place(), value, name, mask)
 
     def assign(self, value: Any) -> Self:
         """Write a value (broadcast, cast) to all of this tensor; every view of its storage sees it.
@@ -688,7 +692,8 @@ class Tensor(TensorBase):
             >>> t.masked_fill_(t < 0, 0).tolist()
             [1, 0, 3]
         """
-        return self._in_place(combine.masked("masked_fill_", self, mask, value), "masked_fill_")
+        made = combine.masked("masked_fill_", self, mask, value)
+        return self._in_place(made, "masked_fill_", lambda: combine.mask_over(self, mask))
 
     def scatter_(self, dim: int, index: Tensor, src: Any, reduce: str | None = None) -> Self:
         """Write values at positions; as scatter.
@@ -703,7 +708,8 @@ class Tensor(TensorBase):
             >>> Tensor([0, 0, 0]).scatter_(0, Tensor([2, 0]), 5).tolist()
             [5, 0, 5]
         """
-        return self._in_place(combine.scattered("scatter_", self, dim, index, src, reduce), "scatter_")
+        made = combine.scattered("scatter_", self, dim, index, src, reduce)
+        return self._in_place(made, "scatter_", lambda: combine.mask_at("scatter_", self, dim, index))
 
     # -- arithmetic
 

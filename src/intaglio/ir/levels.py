@@ -75,6 +75,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
     "sink": (_T, _K, _P),
     "block": (_K, _P),
     "for": (_K, _P),
+    "prologue": (_K,),
     "rows": (_K,),
     "switch": (_K, _P),
     "store": (_T, _K, _P, _I),

@@ -13,7 +13,7 @@ from intaglio.ir.text import line, print_text
 # What needs no place among instructions.
 IMPLICIT: Final = frozenset({"const", "arg", "param", "next_param", "local", "chunk", "iota"})
 POINTERS: Final = frozenset({"param", "local"})
-STATEMENTS: Final = frozenset({"store", "store_at", "for", "rows", "switch", "block"})
+STATEMENTS: Final = frozenset({"store", "store_at", "for", "prologue", "rows", "switch", "block"})
 
 
 def verify(root: Node, level: Level) -> None:
@@ -68,7 +68,7 @@ def _graph(root: Node, level: Level) -> None:
             if not node.src or node.src[0].dtype is not dtypes.int64 or node.src[0].shape:
                 _fail(node, level, "a selector must be an int64 scalar")
             _statements(node, node.src[1:], level)
-        elif name == "rows":
+        elif name in ("prologue", "rows"):
             _statements(node, node.src, level)
         elif name in ("store", "store_at"):
             _store(node, level)

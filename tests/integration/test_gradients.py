@@ -920,3 +920,36 @@ def test_gradients_are_with_respect_to_a_value_as_it_is_now(before: bool) -> Non
     now, leaf = y.gradient(h, w)
     assert now.tolist() == [0.0, 0.0, 0.0]
     assert leaf.tolist() == ([0.0, 32.0, 24.0] if before else [8.0, 16.0, 24.0])
+
+
+def test_a_detached_value_may_begin_anew() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(2):
+        (w * w).sum().backward()
+        assert w.grad is not None
+        w = (w - 0.25 * w.grad).detach().requires_grad_()
+    assert w.requires_grad
+    assert w.tolist() == [0.25, 0.5]
+    alone = Tensor([1.0]).detach()
+    alone.requires_grad = True
+    (alone * 3).sum().backward()
+    assert alone.grad is not None
+    assert alone.grad.tolist() == [3.0]
+
+
+def test_a_detached_tensor_that_shares_bytes_leaves_gradients_alone() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    shared = w.detach()
+    assert not shared.requires_grad_(False).requires_grad
+    with pytest.raises(GradError, match=r"Use \.detach\(\)\.clone\(\)\?"):
+        shared.requires_grad_()
+    computed = w * 2
+    seen = computed.detach()
+    computed.realize()
+    with pytest.raises(GradError, match="shares them"):
+        seen.requires_grad_()
+    own = shared.clone().requires_grad_()
+    (own * own * w).sum().backward()
+    assert w.grad is not None
+    assert own.grad is not None
+    assert (w.grad.tolist(), own.grad.tolist()) == ([1.0, 4.0], [2.0, 8.0])

@@ -12,7 +12,9 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.memory import const, window
 from intaglio.ops.movement import expand, reshape
 from intaglio.storage.backward import Backward, sweep_back
+from intaglio.storage.counts import references_to
 from intaglio.storage.history import Record, history_of, is_even, track
+from intaglio.storage.storage import Storage
 from intaglio.tensor.arguments import flag, tensor
 from intaglio.tensor.base import DETACHED, EVERY, TensorBase, current_holes, relieve
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from intaglio.core.dtypes import DType
     from intaglio.ir.node import Node
     from intaglio.ir.view import View
-    from intaglio.storage.storage import Storage
     from intaglio.tensor.tensor import Tensor
 
 _enabled: Final[ContextVar[bool]] = ContextVar("intaglio_gradients", default=True)
@@ -213,7 +214,8 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
     Args:
         requires_grad: Whether they are.
-    Raises: GradError unless it is of floats; where a computed tensor is asked to have none.
+    Raises: GradError unless it is of floats; where a computed tensor is asked to have none; where a detached one shares
+        its bytes with one that has some.
     Examples:
         >>> Tensor([1.0]).requires_grad_().requires_grad
         True
@@ -224,13 +226,25 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             return self
         raise GradError("requires_grad: a tensor computed from one that requires grad has gradients. Call .detach()?")
     storage, view = self._place()
+    detached = self._grad_state is DETACHED
     if not requires_grad:
-        storage.history = None
+        storage.history = storage.history if detached else None
         return self
+    if detached and storage.history is not None:
+        if not is_leaf(self) and references_to(storage) <= REFERENCES_OF_A_HANDLE:
+            node = self._value()
+            self._reset(self._device)
+            self._node = node
+            return requires_grad_(self)
+        raise GradError(
+            "requires_grad: the bytes of the tensor must be its own; a detached one shares them with a tensor that has "
+            "gradients. Use .detach().clone()?"
+        )
     if not view.dtype.is_float:
         raise GradError(f"requires_grad: only floats have gradients; the tensor is {view.dtype.name}. Cast it first?")
     if not is_even(view, view.offset):
         raise _uneven("requires_grad", view)
+    self._grad_state = None  # one that was detached shares nothing
     track(storage, view.dtype, leaf=True, offset=view.offset)
     self._element = None
     if _handle_of(storage) is None:
@@ -238,6 +252,14 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     return self
 
 
+def _references_of_a_handle() -> int:
+    """What `references_to` says of a storage that one handle and a variable have."""
+    storage = Storage(0, "CPU")
+    held = [storage]
+    return references_to(storage) + 0 * len(held)
+
+
+REFERENCES_OF_A_HANDLE: Final = _references_of_a_handle()
 LEAVES: Final[weakref.WeakKeyDictionary[Storage, weakref.ref[Tensor]]] = weakref.WeakKeyDictionary()  # their handles
 
 

@@ -268,9 +268,13 @@ class Plans:
         form = self._form(structure)
         if found is None:
             numbers = {ref: k for k, ref in reversed(list(enumerate(refs)))}
-            exact = {place: k for k, place in enumerate(zip(refs, starts, strict=True))}  # of a part of a buffer, too
+            exact: dict[
+                tuple[BufferRef, int], deque[int]
+            ] = {}  # of a part of a buffer that starts with it, two numbers
+            for k, place in enumerate(zip(refs, starts, strict=True)):
+                exact.setdefault(place, deque()).append(k)
             places = [*zip(structure.refs, structure.starts, strict=True)]
-            found_at = [exact.get(place, numbers[place[0]]) for place in places]
+            found_at = [exact[at].popleft() if exact.get(at) else numbers[at[0]] for at in places]
             buffers = [(k, start - starts[k]) for k, (_, start) in zip(found_at, places, strict=True)]
             same = structure.refs == refs and structure.starts == starts
             rest = {literal: k for k, literal in enumerate(literals)}

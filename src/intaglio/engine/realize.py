@@ -34,6 +34,12 @@ lock: Final = across_forks(threading.RLock(), Level.ENGINE)
 _PLAIN: Final = frozenset((Block, Buffer))  # memory of which nothing is to be checked
 _swap: Final[Callable[[int, object], object]] = importlib.import_module("_signal").signal
 # what `signal.signal` calls, without its search for names of handlers, which takes longer than a small kernel
+_called: Final[Callable[[int], object]] = importlib.import_module("_signal").getsignal
+_OTHERS: Final = [
+    int(number)
+    for name in ("SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGQUIT")
+    if (number := getattr(signal, name, None)) is not None
+]
 _memory: Final[Callable[[BufferRef], object]] = attrgetter("memory")
 _address: Final[Callable[[object], int]] = attrgetter("address")
 _bits: Final[Callable[[Const], int]] = attrgetter("bits")
@@ -88,27 +94,45 @@ def buffer_of(ref: BufferRef) -> Buffer:
 
 
 class _Uninterrupted:
-    """A block during which Ctrl-C is held back: it is delivered at the end."""
+    """A block during which Ctrl-C is held back, and other signals for which Python has something to call.
 
-    __slots__ = ("_is_main", "_old", "_pending")
+    They are delivered at the end: what they call may raise.
+    """
+
+    __slots__ = ("_old", "_pending")
 
     def __enter__(self) -> None:
-        self._pending: list[tuple[int, object]] = []
-        self._is_main = True
+        self._pending: dict[int, object] = {}
+        self._old: dict[int, object] = {}
         try:
-            self._old = _swap(signal.SIGINT, self._wait)
+            self._old[signal.SIGINT] = _swap(signal.SIGINT, self._wait)
         except ValueError:  # other threads have no signals
-            self._is_main = False
+            return
+        if any(map(callable, map(_called, _OTHERS))):
+            for number in _OTHERS:
+                if callable(_called(number)):
+                    self._old[number] = _swap(number, self._wait)
 
     def _wait(self, number: int, frame: object) -> None:
         """Note a signal."""
-        self._pending.append((number, frame))
+        self._pending.setdefault(number, frame)
 
     def __exit__(self, *error: object) -> None:
-        if self._is_main:
-            _swap(signal.SIGINT, self._old)
-            if self._pending and callable(self._old):
-                self._old(*self._pending[0])
+        for number, old in self._old.items():
+            _swap(number, old)
+        if self._pending:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """Call what belongs to each signal, whatever the others raise."""
+        number = next(iter(self._pending))
+        frame, old = self._pending.pop(number), self._old[number]
+        try:
+            if callable(old):
+                old(number, frame)
+        finally:
+            if self._pending:
+                self._deliver()
 
 
 def execute(

@@ -76,10 +76,11 @@ def flush(
     with engine.lock:
         settings = settings_now()
         wanted = list(storages)
-        again = recall(wanted, nodes, settings) if habit.pends else None  # as the last flush was, so mostly is the next
+        alike = habit.pends and bool(pending)  # as the last flush was, so mostly is the next
+        again = recall(wanted, nodes, settings) if alike else None
         still = standing(wanted, nodes, settings) if again is None else None
         if still is None:
-            if not habit.pends:
+            if not alike:
                 again = recall(wanted, nodes, settings)
             habit.pends = again is not None
             if not isinstance(again, Recalled):

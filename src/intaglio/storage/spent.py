@@ -122,11 +122,14 @@ class _Walk:
         self._reads: Final[dict[int, set[int]]] = {}  # of each storage that has no bytes, as in `_is_last`
         self._views: Final[dict[int, Node]] = {}  # one of the values that read each of these
         tracked: list[Node] = []
+        seen: set[int] = set()  # owners: one may be named twice
         for storage in unwritten:
             self._account(storage.base)
         for node, owner in zip(nodes, owners, strict=True):
             self._account(node)  # the list's
-            self._account(node)  # the owner's; who else holds it finds its place
+            if id(owner) not in seen:
+                seen.add(id(owner))
+                self._account(node)  # the owner's; who else holds it finds its place
             if owner._grad_state is True:
                 tracked.append(node)
         for node in itertools.chain.from_iterable(leaves.values()):

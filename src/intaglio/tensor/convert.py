@@ -59,7 +59,7 @@ def place_of(node: Node) -> tuple[BufferRef, View] | None:
     """The bytes that a value is, where they are known without computing."""
     if node.place is None and isinstance(node.op, Read):
         return _unchanged(node.op, node)
-    return node.place
+    return None if node.place is None or waits_for(node.place[0]) else node.place
 
 
 def _unchanged(op: Read, node: Node) -> tuple[BufferRef, View] | None:

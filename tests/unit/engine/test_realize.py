@@ -30,6 +30,43 @@ def test_an_interrupt_while_kernels_run_is_delivered_after_the_commit(monkeypatc
     assert t.tolist() == [2.0, 3.0]
 
 
+class LateError(Exception):
+    """What a handler of a signal raises."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there are no such signals here")
+@pytest.mark.parametrize("names", [["SIGALRM"], ["SIGTERM"], ["SIGUSR1", "SIGINT"], ["SIGINT", "SIGALRM", "SIGHUP"]])
+def test_so_is_what_handlers_of_other_signals_raise(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    t = Tensor([1.0, 2.0])
+    t += 1
+    called: list[int] = []
+
+    def late(number: int, frame: object) -> None:
+        called.append(number)
+        raise LateError
+
+    numbers = [getattr(signal, name) for name in names]
+    before = {number: signal.signal(number, late) for number in numbers}
+    run = device_of("CPU").run
+
+    def interrupted(*arguments: Any) -> None:
+        run(*arguments)
+        for number in numbers:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(device_of("CPU"), "run", interrupted)
+    try:
+        with pytest.raises(LateError):
+            t.realize()
+        assert {number: signal.getsignal(number) for number in numbers} == dict.fromkeys(numbers, late)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    monkeypatch.undo()
+    assert sorted(called) == sorted(numbers)
+    assert t.tolist() == [2.0, 3.0]
+
+
 def test_an_interrupt_while_postponed_kernels_run_does_not_run_them_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     t = Tensor([1.0, 2.0])
     t += 1
@@ -89,3 +126,11 @@ def test_values_between_the_kernels_of_two_devices_come_and_go() -> None:
     device_of("CPU").allocator.collect()
     device_of("PYTHON").allocator.collect()
     assert GlobalCounters.mem_used <= before  # what other tests left may go meanwhile
+
+
+def test_one_value_of_two_tensors_may_be_postponed_by_one() -> None:
+    x = Tensor(np.ones(3, np.float32)).realize()
+    a, b = x + x, x + x
+    b.kernelize()
+    assert a.tolist() == [2.0, 2.0, 2.0]
+    assert b.numpy().tolist() == [2.0, 2.0, 2.0]

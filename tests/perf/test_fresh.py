@@ -49,7 +49,7 @@ def test_llvm_is_loaded_only_for_kernels_that_are_new(tmp_path: Path) -> None:
     assert run(tmp_path) == [first, "0 False"]
     assert run(tmp_path, 2)[1] == "1 True"  # 2 is part of a kernel's text
     with sqlite3.connect(tmp_path / "kernels.sqlite3") as connection:
-        changed = connection.execute("update objects set data = 'x' where key like 'about:%'").rowcount
+        changed = connection.execute("update objects set data = 'x' where key like 'host:%'").rowcount
     connection.close()
     assert changed == 1
     assert run(tmp_path) == [first, "0 True"]  # LLVM is asked again

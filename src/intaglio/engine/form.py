@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from intaglio.schedule.kernels import PlannedKernel, Slot
 
 
+PATIENCE: Final = 3  # runs in a row on the same inputs, all of them alive, from which it is not asked whether one dies
 Picker: TypeAlias = "Callable[[list[Any]], tuple[Any, ...]]"
 
 
@@ -173,6 +174,8 @@ class Form:
         self.clear: list[Room] = []
         self._heirs: list[Heir] = self._find_heirs()
         self.heirs: list[tuple[int, int]] = [(numbers[heir.result], numbers[heir.source]) for heir in self._heirs]
+        self._living: list[int] = []  # the ids of inputs that were alive when it was last asked
+        self._times: int = 0  # how often in a row they were
         self.renamed: Final = [(numbers[a], numbers[b]) for a, b in template.renamed.items() if a is not b]
         self.temporaries: Final = [(at(ref.nbytes, size), ref.device) for ref in named]
         self.private: Final = {ref: (at(ref.nbytes, size), ref.device) for ref in private}
@@ -183,6 +186,19 @@ class Form:
         self._waves: list[Wave] = []
         self._steps: list[Stretch | Move] = []
         self._beam: tuple[int, int] | None = None  # how the steps were searched for
+
+    def may_inherit(self, refs: Sequence[BufferRef]) -> bool:
+        """Whether a result may take the memory of an input: not where the same inputs were alive the last few times.
+
+        To ask takes some time, and most inputs that are used again and again live on.
+        """
+        return self._times < PATIENCE or self._living != [id(refs[source]) for _, source in self.heirs]
+
+    def note_living(self, refs: Sequence[BufferRef]) -> None:
+        """Note that no input of a run died."""
+        living = [id(refs[source]) for _, source in self.heirs]
+        self._times = self._times + 1 if living == self._living else 1
+        self._living = living
 
     def _find_heirs(self) -> list[Heir]:
         """The results that may take the memory of an input, among those that are large."""

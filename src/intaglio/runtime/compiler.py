@@ -84,7 +84,7 @@ def recall_host(disk: Callable[[], DiskCache | None]) -> None:
     cache, machine = disk(), _machine()
     if cache is None or machine is None:
         return
-    key = f"about:{machine}"
+    key = f"host:{machine}"
     try:
         version, cpu, features, keeps = json.loads(cache.get(key) or b"")
         _Known.about = About(str(version), str(cpu), str(features), bool(keeps))

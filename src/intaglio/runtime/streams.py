@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     Load = Callable[[str, str], int]  # the address of a function, by its text and name
 
-MOST: Final = 1 << 23  # bytes that are copied, at most: they and their copy are more than a second cache holds
-SHARE: Final = 4  # of the third cache that they are: with their copy, as much as a kernel may move for which it counts
+MOST: Final = 1 << 22  # bytes that are copied, at most: they and their copy are more than a second cache holds
+SHARE: Final = 8  # of the third cache that they are: others use it as well
 ROUNDS: Final = 5
-LESS: Final = 0.8  # of the time is less: about the same at one moment is more at another
 SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 COPY: Final = """
@@ -45,9 +44,7 @@ done:
 
 
 def keeps_results(load: Load, width: int, level3: int) -> bool:
-    """Whether a copy within the third cache mostly takes clearly less time through the caches than past them.
-
-    Others use that cache, too: of the same kind of processor, one may have all of it and one a part.
+    """Whether a copy within the third cache takes less time through the caches than past them.
 
     Args:
         load: Compiles a function.
@@ -59,13 +56,13 @@ def keeps_results(load: Load, width: int, level3: int) -> bool:
     copies = [SIGNATURE(load(COPY.format(name=n, width=width, mark=m), n)) for n, m in marks.items()]
     pages, address = anonymous(2 * size)
     ctypes.memset(address, 1, size)  # processors may know pages that nobody has written, and lines of zeros
-    times: list[list[float]] = [[] for _ in copies]
+    best = [float("inf")] * len(copies)
     for _ in range(ROUNDS):
-        for copy, own in zip(copies, times, strict=True):
+        for place, copy in enumerate(copies):
             copy(address, address + size, size)  # as each leaves the caches
             started = time.perf_counter()
             copy(address, address + size, size)
-            own.append(time.perf_counter() - started)
+            best[place] = min(best[place], time.perf_counter() - started)
     del pages
-    through, past = (sorted(own)[ROUNDS // 2] for own in times)
-    return through < LESS * past
+    through, past = best
+    return through < past

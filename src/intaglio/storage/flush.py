@@ -91,7 +91,7 @@ def flush(
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
-        elif plan.form.heirs:
+        elif plan.form.heirs and plan.form.may_inherit(plan.refs):
             _run_over(plan, homes, nodes, outputs, owners, settings)
         else:
             _run(plan, functools.partial(_found, homes) if homes else None, settings)
@@ -136,6 +136,7 @@ def _run_over(
     watched = watches_kernels(settings) or settings.beam  # kernels that are searched for may be others
     taken = [] if watched else spent(plan, homes, nodes, owners)
     if not taken:
+        plan.form.note_living(plan.refs)
         _run(plan, functools.partial(_found, homes) if homes else None, settings)
         return
 

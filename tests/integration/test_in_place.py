@@ -517,3 +517,16 @@ def test_random_programs_of_handles_views_and_deletions(seed: int) -> None:
         x = None
     for x, a in pairs:
         assert np.array_equal(x.numpy(), a)
+
+
+def test_an_input_that_lived_on_again_and_again_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    spent = flush.spent
+    monkeypatch.setattr(flush, "spent", lambda *given: asked.append(1) or spent(*given))
+    x, y = held(), held(1)
+    for _ in range(6):
+        assert np.allclose((x[0] * 2 + 1).numpy(), array() * 2 + 1)
+    assert len(asked) == form.PATIENCE
+    assert taken(lambda: y.pop() * 2 + 1, array(1) * 2 + 1)  # another one is
+    assert not taken(lambda: x[0] * 2 + 1, array() * 2 + 1)
+    assert np.array_equal(x[0].numpy(), array())

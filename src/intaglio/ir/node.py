@@ -182,8 +182,9 @@ def drain() -> None:
     try:
         while _dead:
             entry = _dead.popleft()
-            if _table.get(entry.key) is entry:
-                del _table[entry.key]
+            key = entry.key
+            if _table.get(key) is entry and (found := _table.pop(key, None)) is not entry and found is not None:
+                _table.setdefault(key, found)  # another thread has put it there in between
     except IndexError:  # another thread has taken the last
         return
 

@@ -24,7 +24,7 @@ from intaglio.runtime.compiler import Compiler
 from intaglio.runtime.pool import IDLE, SIGNATURE, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 COUNT = """
 define void @count(ptr %seen, i64 %begin, i64 %end) {
@@ -406,49 +406,47 @@ def test_a_child_after_fork_starts_its_own_threads() -> None:
     assert agrees(pool, kernel, 10, seed=3)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
-def test_an_interrupt_waits_for_the_chunks() -> None:
+@pytest.fixture
+def alarms() -> Iterator[None]:
+    """Alarms that interrupt, as Ctrl-C does."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("there are no timers here")
+
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
+    old = signal.signal(signal.SIGALRM, interrupt)
+    yield
+    signal.signal(signal.SIGALRM, old)
+
+
+@pytest.mark.usefixtures("alarms")
+def test_an_interrupt_waits_for_the_chunks() -> None:
     pool, kernel = Pool(), COMPILER.load(SLOW, "slow")[0]
     assert agrees(pool, counting(), 10, seed=4)
-    old = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for delay in (0.0001, 0.001, 0.01, 0.03):
-            seen = np.zeros(MOST, np.int64)
-            with pytest.raises(KeyboardInterrupt):
-                forever(partial(pool.run, COMPILER, kernel, seen.ctypes.data, 4, 2), delay)
-            assert (seen[:4] % TURNS == 0).all()
-            assert len(set(seen[:4].tolist())) == 1
-            assert agrees(pool, counting(), 10, seed=5)
-    finally:
-        signal.signal(signal.SIGALRM, old)
+    for delay in (0.0001, 0.001, 0.01, 0.03):
+        seen = np.zeros(MOST, np.int64)
+        with pytest.raises(KeyboardInterrupt):
+            forever(partial(pool.run, COMPILER, kernel, seen.ctypes.data, 4, 2), delay)
+        assert (seen[:4] % TURNS == 0).all()
+        assert len(set(seen[:4].tolist())) == 1
+        assert agrees(pool, counting(), 10, seed=5)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+@pytest.mark.usefixtures("alarms")
 def test_an_interrupt_waits_for_all_jobs_and_repeats_none() -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     pool, kernel = Pool(), COMPILER.load(SLOW, "slow")[0]
     assert agrees(pool, counting(), 10, seed=12)
-    old = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for delay in (0.0001, 0.001, 0.005, 0.01):
-            seen = np.zeros(MOST, np.int64)
-            counts = 4, 1, 7, 2
-            begins = [0, *itertools.accumulate(counts)]
-            words = [
-                word for begin, n in zip(begins, counts, strict=False) for word in (seen[begin:].ctypes.data, n)
-            ]  # the one of one chunk runs on the thread that posts
-            with pytest.raises(KeyboardInterrupt):
-                forever(partial(pool.run_all, COMPILER, kernel, array("Q", words), 3), delay)
-            ran = seen[: sum(counts)]
-            assert (ran % TURNS == 0).all()
-            assert len(set(ran.tolist())) == 1
-    finally:
-        signal.signal(signal.SIGALRM, old)
+    counts = 4, 1, 7, 2  # the job of one chunk runs on the thread that posts
+    begins = [0, *itertools.accumulate(counts)]
+    for delay in (0.0001, 0.001, 0.005, 0.01):
+        seen = np.zeros(MOST, np.int64)
+        words = [word for begin, n in zip(begins, counts, strict=False) for word in (seen[begin:].ctypes.data, n)]
+        with pytest.raises(KeyboardInterrupt):
+            forever(partial(pool.run_all, COMPILER, kernel, array("Q", words), 3), delay)
+        ran = seen[: sum(counts)]
+        assert (ran % TURNS == 0).all()
+        assert len(set(ran.tolist())) == 1
 
 
 def test_each_job_begins_once_the_one_before_is_done() -> None:

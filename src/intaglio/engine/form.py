@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -36,7 +37,7 @@ PATIENCE: Final = 3  # runs in a row on the same inputs, all of them alive, from
 Picker: TypeAlias = "Callable[[list[Any]], tuple[Any, ...]]"
 
 
-@dataclass(slots=True)
+@dataclass
 class Template:
     """A plan over stand-ins: those of a structure's buffers, in order, and those of its own temporaries.
 
@@ -65,6 +66,12 @@ class Template:
         if not self.loaded:
             self.loaded.extend([None if isinstance(k, Copy) else load(k) for k in self.kernels])
         return self.loaded
+
+    @cached_property
+    def heirs(self) -> list[Heir]:
+        """The results that may take the memory of an input, whatever the size."""
+        results = self.kept.intersection(self.lives)
+        return heirs(self.kernels, results, {*self.refs}.difference(self.lives))
 
     @property
     def least(self) -> int:
@@ -201,10 +208,10 @@ class Form:
         self._living = living
 
     def _find_heirs(self) -> list[Heir]:
-        """The results that may take the memory of an input, among those that are large."""
+        """Those of the template's heirs that are large; it is asked only where some result is."""
         template, n = self.template, self.size
-        results = {ref for ref in template.lives if ref in template.kept and at(ref.nbytes, n) >= LEAST}
-        return heirs(template.kernels, results, {*template.refs}.difference(template.lives)) if results else []
+        large = {ref for ref in template.lives if ref in template.kept and at(ref.nbytes, n) >= LEAST}
+        return [heir for heir in template.heirs if heir.result in large] if large else []
 
     def _share(self) -> None:
         """Find the waves of the kernels, as they were compiled at first, and give the fresh buffers their places."""

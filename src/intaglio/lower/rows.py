@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.node import Node, make, substitute, walk
-from intaglio.lower.blocks import Blocks, Member, Sheets, block_rows, written_over
-from intaglio.lower.index import number
-from intaglio.lower.loops import Place
+from intaglio.lower.blocks import Blocks, Sheets, block_rows, written_over
+from intaglio.lower.members import members_of
 from intaglio.lower.rescale import Rescaled, Stores, are_long, row_block
-from intaglio.ops.loop import Range
-from intaglio.ops.memory import Load, Local, load
 from intaglio.ops.rescaling import exponentials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from intaglio.ir.node import Node
+    from intaglio.lower.blocks import Member
     from intaglio.lower.nests import Nests
     from intaglio.lower.ranges import Scalarize
     from intaglio.lower.values import Values
@@ -91,26 +89,14 @@ class ByRows:
 
     def _members(self, height: int) -> tuple[list[Member], Sheets]:
         """The stores, with scratch for a block of so many rows; and where the blocks are."""
-        values = self.values
-        scalar = values.scalarize()
+        scalar = self.values.scalarize()
         blocks = self._blocks(scalar, height)
-        scratch: dict[Node, tuple[Node, Node, int]] = {}  # by what is of all rows: that of some, its first place, epoch
-        members: list[Member] = []
-        for store, shape in zip(self.stores, self.inner, strict=True):
-            rest = [scalar.range(n) if n != 1 else number(0) for n in shape]
-            place = values.place(store, (*blocks.own, *rest), scalar)
-            loads = [n for n in walk((place.value,)) if isinstance(n.op, Load) and n.src[0] in scratch]
-            (value,) = substitute((place.value,), {n: self._in_scratch(n, *scratch[n.src[0]]) for n in loads})
-            pointer, index = place.pointer, place.index
-            if isinstance(pointer.op, Local):
-                starts = *blocks.starts, *(number(0) for _ in rest)
-                _, base = values.target(store.src[0], starts, scalar)
-                held = make(Local(next(values.axes), pointer.op.of, height * math.prod(shape)))
-                scratch[pointer] = held, base, 1 + len(members)
-                pointer, index = held, values.index.sum([(index, 1), (base, -1)])
-            members.append(Member(Place(pointer, index, value), [r for r in rest if isinstance(r.op, Range)]))
+        members = members_of(
+            self.values,
+            self.stores,
+            blocks.own,
+            blocks.starts,
+            scalarize=lambda: scalar,
+            room=lambda _, shape: height * math.prod(shape),
+        )
         return members, blocks
-
-    def _in_scratch(self, node: Node, held: Node, base: Node, epoch: int) -> Node:
-        """A load of what is known of all rows, from where it is kept of some."""
-        return load(held, self.values.index.sum([(node.src[1], 1), (base, -1)]), *node.src[2:], epoch=epoch)

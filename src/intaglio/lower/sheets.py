@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from intaglio.ir.node import Node, make, substitute, walk
 from intaglio.lower.binding import Binding
-from intaglio.lower.blocks import Member, written_over
+from intaglio.lower.blocks import written_over
 from intaglio.lower.columns import by_reductions
 from intaglio.lower.index import number
-from intaglio.lower.loops import CHUNK, CHUNKS, Place
-from intaglio.ops.loop import Range
-from intaglio.ops.memory import Load, Local, load
+from intaglio.lower.loops import CHUNK, CHUNKS
+from intaglio.lower.members import members_of
 from intaglio.ops.scratch import SHEET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from intaglio.core.dtypes import DType
-    from intaglio.ir.node import Shape
+    from intaglio.ir.node import Node, Shape
+    from intaglio.lower.blocks import Member
     from intaglio.lower.nests import Nests
     from intaglio.lower.values import Values
 
@@ -82,30 +81,10 @@ class BySheets:
 
     def _members(self, sheet: Node) -> list[Member]:
         """The stores, with scratch for one sheet."""
-        values, index = self.values, self.values.index
-        own = index.unflatten(sheet, self.sheets)
-        scratch: dict[Node, tuple[Node, Node, int]] = {}  # by what is of all sheets: that of one, its start, epoch
-        members: list[Member] = []
-        for store, shape in zip(self.stores, self.inner, strict=True):
-            scalar = values.scalarize()
-            rest = [scalar.range(n) if n != 1 else number(0) for n in shape]
-            place = values.place(store, (*own, *rest), scalar)
-            loads = [n for n in walk((place.value,)) if isinstance(n.op, Load) and n.src[0] in scratch]
-            (value,) = substitute((place.value,), {n: self._in_scratch(n, *scratch[n.src[0]]) for n in loads})
-            pointer, position = place.pointer, place.index
-            if isinstance(pointer.op, Local):
-                _, base = values.target(store.src[0], (*own, *(number(0) for _ in rest)), scalar)
-                held = make(Local(next(values.axes), pointer.op.of, self._room(pointer.op.of, shape)))
-                scratch[pointer] = held, base, 1 + len(members)
-                pointer, position = held, index.sum([(position, 1), (base, -1)])
-            members.append(Member(Place(pointer, position, value), [r for r in rest if isinstance(r.op, Range)]))
-        return members
+        own = tuple(self.values.index.unflatten(sheet, self.sheets))
+        return members_of(self.values, self.stores, own, own, scalarize=self.values.scalarize, room=self._room)
 
     def _room(self, dtype: DType, shape: Shape) -> int:
         """How many elements the scratch of a sheet has: where they vary, as many as may be."""
         size = math.prod(shape)
         return SHEET // dtype.itemsize if self.values.index.varies(size) else size
-
-    def _in_scratch(self, node: Node, held: Node, base: Node, epoch: int) -> Node:
-        """A load of what is known of all sheets, from where it is kept of one."""
-        return load(held, self.values.index.sum([(node.src[1], 1), (base, -1)]), *node.src[2:], epoch=epoch)

@@ -19,7 +19,7 @@ from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.rescaling import exponentials
 from intaglio.ops.scratch import SHEET
-from intaglio.schedule.fuse import is_dot, is_product, repeated
+from intaglio.schedule.fuse import is_dot, is_product, repeated, work_of
 from intaglio.schedule.program import Repeat, Statement, Write
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class _Statements:
         lines = [n for s in makers if not varies(n := _line(s, lead))]
         if any(n > SHEET for n in lines) or sum(lines) > WIDE:
             return False
-        work = sum(max(n.size for n in toposort((s.value,))) for s in members.values())
+        work = sum(map(work_of, members.values()))
         return (sheets >= self.enough or varies(work) or work < LITTLE) and _has_thin(members[last], sheets=True)
 
     def _may_wait(self, members: list[int]) -> bool:

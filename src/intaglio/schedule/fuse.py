@@ -682,7 +682,7 @@ def _setup(groups: list[list[Statement]], loops: list[Repeat]) -> list[Statement
     found: list[Statement] = []
     while groups and len(found) + len(groups[-1]) < TOGETHER:
         writes = [s for s in [*groups[-1], *found] if isinstance(s, Write) and _is_plain(s, loops[0])]
-        if len(writes) < len(groups[-1]) + len(found) or sum(map(_work, writes)) > _room(loops):
+        if len(writes) < len(groups[-1]) + len(found) or sum(map(work_of, writes)) > _room(loops):
             break
         found = [*groups.pop(), *found]
     return found
@@ -695,7 +695,7 @@ def _follows(group: list[Statement], loops: list[Repeat], statement: Write) -> b
         len(group) < TOGETHER
         and _is_plain(statement, loops[0])
         and not any(isinstance(n.op, Reduce) for n in toposort((statement.value,)))
-        and sum(map(_work, [*after, statement])) <= _room(loops)
+        and sum(map(work_of, [*after, statement])) <= _room(loops)
     )
 
 
@@ -705,7 +705,7 @@ def _is_plain(statement: Write, loop: Repeat) -> bool:
     return here and not isinstance(statement.value.op, (Scan, CopyTo)) and not _heavy(statement)
 
 
-def _work(statement: Write) -> int:
+def work_of(statement: Write) -> int:
     """How many elements a statement computes, or reduces."""
     return max(n.size for n in toposort((statement.value,)) if not isinstance(n.op, Buffer))
 
@@ -753,7 +753,7 @@ def _joins(
             return False
     if _heavy(first) or _heavy(statement):
         return False
-    return _work(statement) <= SEPARATE or _shares(group, statement, windows)
+    return work_of(statement) <= SEPARATE or _shares(group, statement, windows)
 
 
 def _shares(group: list[Statement], statement: Write, windows: dict[Node, dict[Node, View]]) -> bool:

@@ -9,7 +9,7 @@ from intaglio.core.size import varies
 from intaglio.ir.node import toposort
 from intaglio.ops.memory import Buffer
 from intaglio.schedule.chains import Chain, is_plain, is_whole, roots_of, writes_of
-from intaglio.schedule.fuse import is_dot
+from intaglio.schedule.fuse import is_dot, work_of
 from intaglio.schedule.program import Statement, Write
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def with_prologues(groups: Sequence[Group], private: set[BufferRef]) -> Sequence
         groups: Those of a kernel each, in order.
         private: The buffers that only these read.
     """
-    if not any(map(_product, groups)):
+    products = {number: product for number, group in enumerate(groups) if (product := _product(group)) is not None}
+    if not products:
         return groups
     reads = [_reads(group) for group in groups]
     readers = _numbers(reads)
@@ -50,10 +51,7 @@ def with_prologues(groups: Sequence[Group], private: set[BufferRef]) -> Sequence
 
     taken: set[int] = set()
     made: dict[int, Prologued] = {}
-    for number, group in enumerate(groups):
-        product = _product(group)
-        if product is None:
-            continue
+    for number, product in products.items():
         makers: dict[int, Write] = {}
         for ref in reads[number] & private:
             if readers[ref] != [number] or len(writers.get(ref, ())) != 1:
@@ -118,11 +116,6 @@ def _only(group: Group) -> Write | None:
 
 def _pays(makers: list[Write], product: Write) -> bool:
     """Whether what each chunk computes is little beside the product."""
-    work = sum(_work(maker) for maker in makers)
+    work = sum(map(work_of, makers))
     multiplied = max(n.src[0].size for n in toposort((product.value,)) if is_dot(n))
     return sum(maker.value.nbytes for maker in makers) <= SMALL and work * WORTH <= multiplied
-
-
-def _work(write: Write) -> int:
-    """How many elements are computed, or reduced, at most at a time."""
-    return max(n.size for n in toposort((write.value,)) if not isinstance(n.op, Buffer))

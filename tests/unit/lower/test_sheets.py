@@ -257,3 +257,11 @@ def test_gradients_of_attention_of_few_rows(rows: int) -> None:
         ends = [exact(*(a + s * step if j == which else a for j, a in enumerate(arrays))) for s in (1e-5, -1e-5)]
         want = ((ends[0] - ends[1]) * weights).sum() / 2e-5
         np.testing.assert_allclose((tensor.grad.numpy() * step).sum(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_seen_of_a_long_cache_counts_and_no_more() -> None:
+    q, k, v = normal(1, 2, 1, 64), normal(1, 2, 20_000, 64), normal(1, 2, 20_000, 64)
+    cache = [Tensor(x).realize() for x in (k, v)]
+    own = Tensor(q).realize()
+    got = in_one(own.scaled_dot_product_attention(*(x[:, :, :100] for x in cache)))
+    assert np.abs(got - exact(q, k[:, :, :100], v[:, :, :100])).max() < TOLERANCES["float32"]

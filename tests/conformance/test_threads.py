@@ -384,6 +384,37 @@ def test_workers_share_a_long_kernel() -> None:
         assert len(ran) == 2
 
 
+@pytest.mark.parametrize(("chunks", "threads"), [(64, 2), (7, 2), (8, 3), (5, 5)])
+def test_each_thread_has_a_share_and_helps_others_at_their_ends(chunks: int, threads: int) -> None:
+    taken: dict[int, list[int]] = {}
+    draw = random.Random(chunks)
+    delays = [draw.uniform(0, 2e-4) for _ in range(threads)]
+
+    def work(chunk: int) -> None:
+        own = taken.setdefault(threading.get_ident(), [])
+        own.append(chunk)
+        time.sleep(delays[[*taken.values()].index(own)])
+
+    kernel = called(work)
+    address = ctypes.cast(kernel, ctypes.c_void_p).value
+    assert address is not None
+    pool = Pool()
+    more, begins = chunks % threads, [0]
+    for thread in range(threads):
+        begins.append(begins[-1] + chunks // threads + (thread < more))
+    for _ in range(20):
+        taken.clear()
+        pool.run(COMPILER, address, 0, chunks, threads)
+        assert sorted(chunk for own in taken.values() for chunk in own) == [*range(chunks)]
+        untaken = [[*range(*ends)] for ends in itertools.pairwise(begins)]
+        for own in taken.values():
+            share = next((s for s in untaken if s and own[0] == s[0]), [])
+            helped = [chunk for chunk in own if chunk not in share]
+            assert own == [chunk for chunk in share if chunk in own] + helped  # its own first, in order
+            ends = [[chunk for chunk in helped if chunk in other] for other in untaken]
+            assert all(found == sorted(found, reverse=True) for found in ends)
+
+
 def test_without_more_threads_a_kernel_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

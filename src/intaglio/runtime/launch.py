@@ -113,7 +113,7 @@ class _Schedule:
                 self.waves += self._pieces[-1] > 1
                 number += count - 1
             elif row.chunks > 1 and threads > 1 and row.cost >= row.worth:
-                self._job(_chunks(row, threads))
+                self._job(_chunks(row))
             elif self._pieces and self._pieces[-1] == 1:
                 _add(self._calls, row)
                 self._bounds[-1] = len(self._calls) // CALL
@@ -152,18 +152,15 @@ def _add(calls: list[int] | array[int], row: Row) -> None:
     calls.extend(_whole(row))
 
 
-def _chunks(row: Row, threads: int) -> list[list[int]]:
-    """A kernel, chunk by chunk: in such an order that each of the threads that take turns goes through neighbours.
-
-    They read memory faster, by some hundredths, where it is far from what the others read.
-    """
+def _chunks(row: Row, threads: int = 1) -> list[list[int]]:
+    """A kernel, chunk by chunk: in such an order that each of the threads that are dealt them gets neighbours."""
     each = -(-row.chunks // threads)
     order = (k for turn in range(each) for k in range(turn, row.chunks, each))
     return [[row.address, row.start, k, k + 1] for k in order]
 
 
 def _shared(chains: Sequence[Sequence[Row]], threads: int) -> list[list[int]]:
-    """Independent chains of kernels as pieces, the dearest first: so all threads end at about the same time.
+    """Independent chains of kernels as pieces, each thread's dearest first: so all end at about the same time.
 
     A kernel is cut in chunks only if whole it would take longer than a thread's part of what is left: chunks may each
     copy what all of them need. Chains that take little more than it takes to share them go together, and so do those
@@ -185,7 +182,7 @@ def _shared(chains: Sequence[Sequence[Row]], threads: int) -> list[list[int]]:
                 _add(pieces[-1], row)
             room -= cost
         rest -= cost
-    return pieces
+    return [piece for thread in range(threads) for piece in pieces[thread::threads]]
 
 
 class Table:

@@ -33,11 +33,15 @@ SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctype
 WORKERS: Final = 255  # at most
 PAGES: Final = 1 << 16  # bytes of scratch are a multiple of
 LINE: Final = 64  # bytes that processors exchange as one: words of different writers lie so far apart
-INBOX: Final = 3 + WORKERS  # the line in which Python says what to post (a call with arguments takes longer): kernel,
+THREADS: Final = 2  # the line of the first thread, which posts kernels
+AWAKE: Final = 1  # words of a thread's line, after its share: whether it is awake,
+GATE: Final = 2  # what it sleeps at,
+SCRATCH: Final = 3  # and where its scratch is
+ENDS: Final = 1 << 32  # what is added to a share for its end to be one further
+INBOX: Final = THREADS + 1 + WORKERS  # the line in which Python says what to post (a call with arguments takes longer): kernel,
 # jobs, how many they are, helpers, the number of the first; and which of them is the next
 JOB: Final = 2  # words of a job: where its arguments lie, how many chunks it has
-HABITS: Final = 4 + WORKERS  # the line that says how to pass and open gates, when to sleep, to leave, how to yield; and
-# where the scratch of the thread is that posts kernels
+HABITS: Final = INBOX + 1  # the line that says how to pass and open gates, when to sleep, to leave, how to yield
 WAIT: Final = 500  # looks at the state before a thread that waits for chunks lets another run
 YIELD: Final = 64  # looks after which an idle worker lets another run: it may share a processor with who has the work
 IDLE: Final = 2e-4  # seconds that a worker looks before it sleeps: longer than Python takes between two kernels
@@ -45,69 +49,117 @@ LEAVE: Final = 10.0  # seconds that the end waits for workers, who leave at once
 ANY: Final = -1  # no processor in particular
 PAUSE: Final = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
 
-# The state: line 0 counts the chunks that nobody has taken, line 1 those that are done, line 2 holds the kernel
-# (function, arguments, chunks, helpers, job), line 3 + i whether worker i is awake, its gate, its scratch. What line 2
-# says changes only when no chunk is left or being run; whoever has taken a chunk may read it. Line 0 is changed last:
-# that publishes it. Who turns a worker's word from asleep to awake opens its gate once, or is that worker itself, which
-# then has no need to pass it: so a gate is passed as often as it is opened.
+# The state: line 0 holds the kernel (function, arguments, helpers, job), line 1 counts the chunks that are done, line
+# 2 + t is of thread t, of which the first posts kernels and the others are workers: its share (the first of its chunks
+# that nobody has taken, and 32 bits on where they end), whether it is awake, its gate, its scratch. What line 0 says
+# changes only when no chunk is left or being run; whoever has taken a chunk may read it. Shares are changed last: that
+# publishes it. Who turns a worker's word from asleep to awake opens its gate once, or is that worker itself, which then
+# has no need to pass it: so a gate is passed as often as it is opened.
 NATIVE: Final = f"""
 declare void @llvm.x86.sse2.pause()
-define internal void @take_all(ptr %state, ptr %scratch) noinline {{
+define internal void @take_all(ptr %state, i64 %thread) noinline {{
 entry:
   %done = getelementptr i8, ptr %state, i64 {LINE}
-  %kernel.at = getelementptr i8, ptr %state, i64 {2 * LINE}
-  %slots.at = getelementptr i8, ptr %state, i64 {2 * LINE + 8}
-  %chunks.at = getelementptr i8, ptr %state, i64 {2 * LINE + 16}
+  %slots.at = getelementptr i64, ptr %state, i64 1
+  %helpers.at = getelementptr i64, ptr %state, i64 2
+  %shares = getelementptr i8, ptr %state, i64 {THREADS * LINE}
+  %own.offset = mul i64 %thread, {LINE}
+  %own = getelementptr i8, ptr %shares, i64 %own.offset
+  %scratch.at = getelementptr i64, ptr %own, i64 {SCRATCH}
   br label %look
 look:
-  %left = load atomic i64, ptr %state seq_cst, align 8
-  %some = icmp sgt i64 %left, 0
-  br i1 %some, label %try, label %none
-try:
-  %less = sub i64 %left, 1
-  %pair = cmpxchg ptr %state, i64 %left, i64 %less seq_cst seq_cst
+  %share = load atomic i64, ptr %own seq_cst, align 8
+  %begin = and i64 %share, {ENDS - 1}
+  %end = lshr i64 %share, 32
+  %some = icmp ult i64 %begin, %end
+  br i1 %some, label %take, label %others
+take:
+  %less = add i64 %share, 1
+  %pair = cmpxchg ptr %own, i64 %share, i64 %less seq_cst seq_cst
   %taken = extractvalue {{i64, i1}} %pair, 1
   br i1 %taken, label %run, label %look
+others:
+  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
+  br label %next
+next:
+  %step = phi i64 [1, %others], [%further, %empty]
+  %all = icmp sgt i64 %step, %helpers
+  br i1 %all, label %leave, label %visit
+visit:
+  %sum = add i64 %thread, %step
+  %threads = add i64 %helpers, 1
+  %victim = urem i64 %sum, %threads
+  %offset = mul i64 %victim, {LINE}
+  %there = getelementptr i8, ptr %shares, i64 %offset
+  br label %peer
+peer:
+  %rest = load atomic i64, ptr %there seq_cst, align 8
+  %first = and i64 %rest, {ENDS - 1}
+  %last = lshr i64 %rest, 32
+  %full = icmp ult i64 %first, %last
+  br i1 %full, label %steal, label %empty
+steal:
+  %fewer = sub i64 %rest, {ENDS}
+  %both = cmpxchg ptr %there, i64 %rest, i64 %fewer seq_cst seq_cst
+  %stolen = extractvalue {{i64, i1}} %both, 1
+  br i1 %stolen, label %run, label %peer
+empty:
+  %further = add i64 %step, 1
+  br label %next
 run:
-  %kernel = load ptr, ptr %kernel.at, align 8
+  %after = phi i64 [%less, %take], [%last, %steal]
+  %stop.low = and i64 %after, {ENDS - 1}
+  %chunk = sub i64 %stop.low, 1
+  %kernel = load ptr, ptr %state, align 8
   %slots = load ptr, ptr %slots.at, align 8
-  %chunks = load i64, ptr %chunks.at, align 8
-  %begin = sub i64 %chunks, %left
-  %end = add i64 %begin, 1
-  call void %kernel(ptr %slots, i64 %begin, i64 %end, ptr %scratch)
+  %scratch = load ptr, ptr %scratch.at, align 8
+  call void %kernel(ptr %slots, i64 %chunk, i64 %stop.low, ptr %scratch)
   %before = atomicrmw add ptr %done, i64 1 seq_cst
   br label %look
-none:
+leave:
   ret void
 }}
 define internal void @post(ptr %state, i64 %job, i64 %kernel, i64 %slots, i64 %chunks, i64 %helpers) {{
 entry:
-  %job.at = getelementptr i8, ptr %state, i64 {2 * LINE + 32}
+  %job.at = getelementptr i64, ptr %state, i64 3
   %old = load i64, ptr %job.at, align 8
   %known = icmp eq i64 %old, %job
   br i1 %known, label %leave, label %write
 write:
   %done = getelementptr i8, ptr %state, i64 {LINE}
-  %kernel.at = getelementptr i8, ptr %state, i64 {2 * LINE}
-  %slots.at = getelementptr i8, ptr %state, i64 {2 * LINE + 8}
-  %chunks.at = getelementptr i8, ptr %state, i64 {2 * LINE + 16}
-  %helpers.at = getelementptr i8, ptr %state, i64 {2 * LINE + 24}
+  %slots.at = getelementptr i64, ptr %state, i64 1
+  %helpers.at = getelementptr i64, ptr %state, i64 2
+  %shares = getelementptr i8, ptr %state, i64 {THREADS * LINE}
   store atomic i64 0, ptr %done monotonic, align 8
-  store i64 %kernel, ptr %kernel.at, align 8
+  store i64 %kernel, ptr %state, align 8
   store i64 %slots, ptr %slots.at, align 8
-  store i64 %chunks, ptr %chunks.at, align 8
   store atomic i64 %helpers, ptr %helpers.at monotonic, align 8
   store i64 %job, ptr %job.at, align 8
-  %before = atomicrmw xchg ptr %state, i64 %chunks seq_cst
-  br label %leave
+  %threads = add i64 %helpers, 1
+  %each = udiv i64 %chunks, %threads
+  %more = urem i64 %chunks, %threads
+  br label %share
+share:
+  %thread = phi i64 [0, %write], [%next, %share]
+  %begin = phi i64 [0, %write], [%end, %share]
+  %large = icmp ult i64 %thread, %more
+  %one = zext i1 %large to i64
+  %count = add i64 %each, %one
+  %end = add i64 %begin, %count
+  %high = shl i64 %end, 32
+  %word = or i64 %high, %begin
+  %offset = mul i64 %thread, {LINE}
+  %at = getelementptr i8, ptr %shares, i64 %offset
+  %before = atomicrmw xchg ptr %at, i64 %word seq_cst
+  %next = add i64 %thread, 1
+  %all = icmp ugt i64 %next, %helpers
+  br i1 %all, label %leave, label %share
 leave:
   ret void
 }}
 define internal i64 @work(ptr %state, i64 %chunks) {{
 entry:
-  %scratch.at = getelementptr i8, ptr %state, i64 {HABITS * LINE + 40}
-  %scratch = load ptr, ptr %scratch.at, align 8
-  call void @take_all(ptr %state, ptr %scratch)
+  call void @take_all(ptr %state, i64 0)
   %done = getelementptr i8, ptr %state, i64 {LINE}
   br label %wait
 wait:
@@ -139,7 +191,7 @@ entry:
   %first.at = getelementptr i64, ptr %inbox, i64 4
   %first = load i64, ptr %first.at, align 8
   %next.at = getelementptr i64, ptr %inbox, i64 5
-  %scratch.at = getelementptr i8, ptr %state, i64 {HABITS * LINE + 40}
+  %scratch.at = getelementptr i8, ptr %state, i64 {THREADS * LINE + 8 * SCRATCH}
   %scratch = load ptr, ptr %scratch.at, align 8
   br label %look
 look:
@@ -184,9 +236,10 @@ entry:
   br label %each
 each:
   %worker = phi i64 [0, %entry], [%next, %passed]
-  %line = add i64 %worker, 3
+  %line = add i64 %worker, {THREADS + 1}
   %offset = mul i64 %line, {LINE}
-  %awake.at = getelementptr i8, ptr %state, i64 %offset
+  %own = getelementptr i8, ptr %state, i64 %offset
+  %awake.at = getelementptr i64, ptr %own, i64 {AWAKE}
   %awake = load atomic i64, ptr %awake.at seq_cst, align 8
   %looks = icmp ne i64 %awake, 0
   br i1 %looks, label %passed, label %try
@@ -195,7 +248,7 @@ try:
   %turned = extractvalue {{i64, i1}} %pair, 1
   br i1 %turned, label %rouse, label %passed
 rouse:
-  %gate.at = getelementptr i8, ptr %awake.at, i64 8
+  %gate.at = getelementptr i64, ptr %own, i64 {GATE}
   %gate = load ptr, ptr %gate.at, align 8
   call void %open(ptr %gate)
   br label %passed
@@ -206,15 +259,14 @@ passed:
 leave:
   ret void
 }}
-define internal void @serve(ptr %state, i64 %worker) {{
+define internal void @serve(ptr %state, i64 %thread) {{
 entry:
-  %helpers.at = getelementptr i8, ptr %state, i64 {2 * LINE + 24}
-  %line = add i64 %worker, 3
+  %line = add i64 %thread, {THREADS}
   %offset = mul i64 %line, {LINE}
-  %awake = getelementptr i8, ptr %state, i64 %offset
-  %gate.at = getelementptr i8, ptr %awake, i64 8
+  %own = getelementptr i8, ptr %state, i64 %offset
+  %awake = getelementptr i64, ptr %own, i64 {AWAKE}
+  %gate.at = getelementptr i64, ptr %own, i64 {GATE}
   %gate = load ptr, ptr %gate.at, align 8
-  %scratch.at = getelementptr i8, ptr %awake, i64 16
   %habits = getelementptr i8, ptr %state, i64 {HABITS * LINE}
   %pass = load ptr, ptr %habits, align 8
   %idle.at = getelementptr i64, ptr %habits, i64 2
@@ -230,19 +282,19 @@ asleep:
   br i1 %ends, label %leave, label %sleep
 sleep:
   %status = call i32 %pass(ptr %gate, i32 1)
-  br label %look
+  %helpers.at = getelementptr i64, ptr %state, i64 2
+  %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
+  %wanted = icmp sle i64 %thread, %helpers
+  br i1 %wanted, label %run, label %look
 look:
   %turn = phi i64 [0, %sleep], [0, %run], [0, %missed], [%next, %stays], [%next, %give]
-  %left = load atomic i64, ptr %state seq_cst, align 8
-  %some = icmp sgt i64 %left, 0
-  br i1 %some, label %ask, label %idle
-ask:
-  %helpers = load atomic i64, ptr %helpers.at seq_cst, align 8
-  %wanted = icmp slt i64 %worker, %helpers
-  br i1 %wanted, label %run, label %idle
+  %share = load atomic i64, ptr %own seq_cst, align 8
+  %begin = and i64 %share, {ENDS - 1}
+  %end = lshr i64 %share, 32
+  %some = icmp ult i64 %begin, %end
+  br i1 %some, label %run, label %idle
 run:
-  %scratch = load ptr, ptr %scratch.at, align 8
-  call void @take_all(ptr %state, ptr %scratch)
+  call void @take_all(ptr %state, i64 %thread)
   br label %look
 idle:
   {PAUSE}
@@ -259,12 +311,11 @@ give:
   br label %look
 tired:
   %off = atomicrmw xchg ptr %awake, i64 0 seq_cst
-  %last = load atomic i64, ptr %state seq_cst, align 8
-  %late = icmp sgt i64 %last, 0
-  %helpers.last = load atomic i64, ptr %helpers.at seq_cst, align 8
-  %wanted.last = icmp slt i64 %worker, %helpers.last
-  %stay = and i1 %late, %wanted.last
-  br i1 %stay, label %missed, label %asleep
+  %last = load atomic i64, ptr %own seq_cst, align 8
+  %last.begin = and i64 %last, {ENDS - 1}
+  %last.end = lshr i64 %last, 32
+  %late = icmp ult i64 %last.begin, %last.end
+  br i1 %late, label %missed, label %asleep
 missed:
   %pair = cmpxchg ptr %awake, i64 0, i64 1 seq_cst seq_cst
   %turned = extractvalue {{i64, i1}} %pair, 1
@@ -331,6 +382,11 @@ def _yield() -> int:
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
+def _line(thread: int) -> int:
+    """The first word of a thread's line."""
+    return (THREADS + thread) * LINE // 8
+
+
 def _gate() -> int:
     """A new lock that is taken: it lets one thread through for each release. It is there to the end."""
     new = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", ctypes.pythonapi))
@@ -371,7 +427,7 @@ class Pool:
         self._habits: memoryview[int] = self._words[HABITS * LINE // 8 :]
         self._habits[0], self._habits[1] = _locks()
         self._habits[4] = _yield()
-        self._habits[5] = self.scratch  # a child has a copy
+        self._words[_line(0) + SCRATCH] = self.scratch  # a child has a copy
         self._others: list[mmap] = []  # the scratch of workers
         self._native: _Native | None = None  # once there are workers
         self._workers: int = 0
@@ -419,9 +475,8 @@ class Pool:
         room = -(-nbytes // PAGES) * PAGES
         own, *others = [anonymous(room) for _ in range(1 + self._workers)]  # all, or none where the system has no more
         self._own, self.scratch = own
-        self._habits[5] = self.scratch
-        for worker, (_, address) in enumerate(others):
-            self._words[(3 + worker) * LINE // 8 + 2] = address
+        for thread, (_, address) in enumerate((own, *others)):
+            self._words[_line(thread) + SCRATCH] = address
         self._others = [pages for pages, _ in others]
         self._room = room
 
@@ -433,7 +488,7 @@ class Pool:
 
     def awake(self, workers: int) -> list[bool]:
         """Which of the first workers are awake."""
-        return [self._words[(3 + worker) * LINE // 8] != 0 for worker in range(workers)]
+        return [self._words[_line(1 + worker) + AWAKE] != 0 for worker in range(workers)]
 
     def _keep_off(self) -> None:
         """Let workers run wherever they may, but for the processor that this thread runs on, if there is another."""
@@ -483,10 +538,11 @@ class Pool:
             self._habits[2] = int(IDLE / _seconds_of_look(native, self._state))
         try:
             while self._workers < helpers:
-                self._words[(3 + self._workers) * LINE // 8 + 1] = _gate()
-                pages, self._words[(3 + self._workers) * LINE // 8 + 2] = anonymous(max(self._room, PAGES))
+                line = _line(1 + self._workers)
+                self._words[line + GATE] = _gate()
+                pages, self._words[line + SCRATCH] = anonymous(max(self._room, PAGES))
                 self._others.append(pages)
-                arguments = native, self._state, self._workers, self._inside
+                arguments = native, self._state, 1 + self._workers, self._inside
                 thread = threading.Thread(target=self._serve, args=arguments, name="intaglio", daemon=True)
                 thread.start()
                 self._threads += [] if thread.native_id is None else [thread.native_id]
@@ -496,11 +552,11 @@ class Pool:
         self._kept_off = ANY
         return helpers
 
-    def _serve(self, native: _Native, state: int, worker: int, inside: set[int]) -> None:
+    def _serve(self, native: _Native, state: int, thread: int, inside: set[int]) -> None:
         """One worker."""
-        inside.add(worker)
-        native.serve(state, worker)  # asks whether the pool is closed: `_close` waits for who is inside
-        inside.discard(worker)
+        inside.add(thread)
+        native.serve(state, thread)  # asks whether the pool is closed: `_close` waits for who is inside
+        inside.discard(thread)
 
     def _close(self) -> None:
         """Let no worker be in native code when the interpreter ends; one without a processor finds its pages still."""

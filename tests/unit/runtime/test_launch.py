@@ -17,7 +17,7 @@ from intaglio.runtime.launch import (
     SHARES,
     Row,
     Table,
-    _chunks,  # pyright: ignore[reportPrivateUsage] -- which thread takes which chunk is left to chance
+    _chunks,  # pyright: ignore[reportPrivateUsage] -- which thread takes which chunk is in part left to chance
 )
 from intaglio.runtime.pool import SIGNATURE
 

@@ -16,6 +16,7 @@ from hypothesis import settings
 import intaglio
 from intaglio.ir.node import living
 from intaglio.runtime.allocator import Allocator
+from intaglio.storage.recomputed import recomputed
 from intaglio.tensor.base import bound
 
 if TYPE_CHECKING:
@@ -73,6 +74,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def public_names(doctest_namespace: dict[str, object]) -> None:
     """The package's public names, for the examples in docstrings."""
     doctest_namespace.update({name: getattr(intaglio, name) for name in PUBLIC})
+
+
+@pytest.fixture(autouse=True)
+def nothing_recomputed() -> None:
+    """No kinds of values that other tests computed again: those would be stored by this one as well."""
+    recomputed.clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -70,10 +70,11 @@ class Node:
 
     Build nodes with `make` (or an op's builder), never directly: equal nodes are one object, so `is` compares them.
     `site` is the user's file and line where that matters, `place` the bytes that hold the value once it has
-    been computed. Neither takes part in equality.
+    been computed, `met` whether it was needed for others before (`storage/recomputed.py`). None of these takes part in
+    equality.
     """
 
-    __slots__ = ("__weakref__", "dtype", "op", "place", "shape", "site", "src")
+    __slots__ = ("__weakref__", "dtype", "met", "op", "place", "shape", "site", "src")
 
     op: Op
     src: tuple[Node, ...]
@@ -81,6 +82,7 @@ class Node:
     shape: Shape
     site: tuple[str, int] | None
     place: tuple[BufferRef, View] | None
+    met: bool | None
 
     @property
     def size(self) -> int:
@@ -165,7 +167,7 @@ def _add(key: Hashable, op: Op, src: tuple[Node, ...], dtype: DType, shape: Shap
     node.src = src
     node.dtype = dtype
     node.shape = shape
-    node.site = node.place = None
+    node.site = node.place = node.met = None
     entry = _Entry(node, _bury)
     entry.key = key
     other = _table.setdefault(key, entry)

@@ -38,8 +38,8 @@ AWAKE: Final = 1  # words of a thread's line, after its share: whether it is awa
 GATE: Final = 2  # what it sleeps at,
 SCRATCH: Final = 3  # and where its scratch is
 ENDS: Final = 1 << 32  # what is added to a share for its end to be one further
-INBOX: Final = THREADS + 1 + WORKERS  # the line in which Python says what to post (a call with arguments takes longer): kernel,
-# jobs, how many they are, helpers, the number of the first; and which of them is the next
+INBOX: Final = THREADS + 1 + WORKERS  # the line in which Python says what to post (a call with arguments takes longer):
+# kernel, jobs, how many they are, helpers, the number of the first; and which of them is the next
 JOB: Final = 2  # words of a job: where its arguments lie, how many chunks it has
 HABITS: Final = INBOX + 1  # the line that says how to pass and open gates, when to sleep, to leave, how to yield
 WAIT: Final = 500  # looks at the state before a thread that waits for chunks lets another run

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from intaglio.ir.node import Node
 
 
-def only_within(roots: list[Node], wanted: Sequence[Node]) -> set[Node]:
+def only_within(roots: list[Node], given_up: Sequence[Node]) -> set[Node]:
     """The reads that only some values of a slice hold: nobody will ask for what they see once it is overwritten.
 
     Decided by reference counts (CPython's): a node with more of them than the slice accounts for is held elsewhere, and
@@ -30,7 +30,7 @@ def only_within(roots: list[Node], wanted: Sequence[Node]) -> set[Node]:
     order = toposort(roots)
     expected = _references(order, roots)
     held: set[Node] = set()
-    goals = set(wanted)
+    goals = set(given_up)
     for number in range(len(order) - 1, -1, -1):
         if order[number] in goals:
             continue

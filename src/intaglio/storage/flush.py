@@ -34,11 +34,12 @@ from intaglio.storage.kept import keep_everything, keep_overwritten
 from intaglio.storage.nested import loops
 from intaglio.storage.postponed import Pending, postponed, run_postponed
 from intaglio.storage.recall import Name, Recalled, learn, recall
+from intaglio.storage.recomputed import recomputed
 from intaglio.storage.scalars import ScalarHandle, register_scalars, scalar_node
 from intaglio.storage.skeleton import NumberStep, Pattern, ReadStep
 from intaglio.storage.slice import Slice, is_constant, whole_home
 from intaglio.storage.spent import spent
-from intaglio.storage.standing import plans, standing
+from intaglio.storage.standing import UNKNOWN, plans, standing
 from intaglio.storage.storage import Storage, pending
 from intaglio.storage.writes import Gathering, Item, Run, Writes, offsets_of
 
@@ -66,28 +67,39 @@ habit: Final = Habit()
 
 
 def flush(
-    storages: Iterable[Storage] = (), nodes: Sequence[Node] = (), owners: Sequence[ScalarHandle] = ()
+    storages: Iterable[Storage] = (),
+    nodes: Sequence[Node] = (),
+    owners: Sequence[ScalarHandle] = (),
+    stored: Sequence[Node] | None = None,
 ) -> list[BufferRef]:
     """Bring storages up to date and compute nodes; gives the buffer of each node, whole and row-major.
 
     Args:
-        owners: Who holds the nodes, and lets go of them for what this gives.
+        owners: Who holds the nodes (the first of them), and lets go of them for what this gives.
+        stored: Of the nodes, those that only are on the way, and that nobody will follow back; None where it is yet to
+            be found out what there is to be stored (`storage/recomputed.py`).
     """
     with engine.lock:
         settings = settings_now()
         wanted = list(storages)
         alike = habit.pends and bool(pending)  # as the last flush was, so mostly is the next
-        again = recall(wanted, nodes, settings) if alike else None
-        still = standing(wanted, nodes, settings) if again is None else None
+        again = recall(wanted, nodes, settings, _given_up(nodes, owners, stored)) if alike else None
+        still = standing(wanted, nodes, settings, anew=stored is not None) if again is None else None
+        if still is None and not alike:
+            again = recall(wanted, nodes, settings, _given_up(nodes, owners, stored))
+        if stored is None and (still is UNKNOWN if still is not None else not isinstance(again, Recalled)):
+            more, followed = recomputed.to_store(wanted, nodes) if owners or not nodes else ([], False)
+            if more:
+                return _storing(more, wanted, nodes, owners, followed=followed)
+            still = standing(wanted, nodes, settings) if still is UNKNOWN else None
         if still is None:
-            if not alike:
-                again = recall(wanted, nodes, settings)
             habit.pends = again is not None
             if not isinstance(again, Recalled):
-                return Flush(_needed(wanted, nodes)).run(again, settings)
+                return Flush(_needed(wanted, nodes, _given_up(nodes, owners, stored))).run(again, settings)
             _run(again.plan, again.commit, settings)
             return again.outputs
         habit.pends = False
+        assert isinstance(still, tuple)
         plan, homes, outputs = still
         if plan is None:
             run_postponed([*outputs, *[storage.ref for storage in wanted if storage.ref is not None]])
@@ -98,14 +110,38 @@ def flush(
         return outputs
 
 
-def partition(storages: Iterable[Storage], nodes: Sequence[Node]) -> tuple[Pending, list[BufferRef]]:
+def _given_up(nodes: Sequence[Node], owners: Sequence[ScalarHandle], stored: Sequence[Node] | None) -> Sequence[Node]:
+    """The wanted values of which nobody will ask what they were computed from: no gradients follow them."""
+    if stored is None and not owners:
+        return nodes
+    return [*[n for n, owner in zip(nodes, owners, strict=False) if owner._grad_state is not True], *(stored or ())]
+
+
+def _storing(
+    more: Sequence[Node],
+    storages: Sequence[Storage],
+    nodes: Sequence[Node],
+    owners: Sequence[ScalarHandle],
+    *,
+    followed: bool,
+) -> list[BufferRef]:
+    """Flush, and store some more values for those who hold them. `followed`: whether gradients may follow them."""
+    outputs = flush(storages, [*nodes, *more], owners, () if followed else more)
+    for node, ref in zip(more, outputs[len(nodes) :], strict=True):
+        node.place = ref, View.contiguous(node.dtype, node.shape)
+    return outputs[: len(nodes)]
+
+
+def partition(
+    storages: Iterable[Storage], nodes: Sequence[Node], owners: Sequence[ScalarHandle]
+) -> tuple[Pending, list[BufferRef]]:
     """As flush, but the kernels run when a value is needed: (they, the buffer that each node will be in)."""
     with engine.lock:
         wanted = list(storages)
         still = standing(wanted, nodes, settings_now())
-        plan, homes, outputs = still or (None, {}, [])
+        plan, homes, outputs = still if isinstance(still, tuple) else (None, {}, [])
         if plan is None:
-            builder = Flush(_needed(wanted, nodes))
+            builder = Flush(_needed(wanted, nodes, _given_up(nodes, owners, None)))
             return builder.postpone(builder.build())
         held = _postponed(plan)
         _found(homes)
@@ -173,12 +209,12 @@ def _postponed(plan: Plan) -> Pending:
     return held
 
 
-def _needed(storages: Sequence[Storage], nodes: Sequence[Node]) -> Slice:
+def _needed(storages: Sequence[Storage], nodes: Sequence[Node], given_up: Sequence[Node]) -> Slice:
     """The entries that some values need, with their positions checked, and without those that nobody will see."""
-    part = Slice(storages, nodes)
+    part = Slice(storages, nodes, given_up)
     while part.checks:
         _verify(part.checks)
-        part = Slice(storages, nodes)
+        part = Slice(storages, nodes, given_up)
     stamps = trim.doubtful(part.stamps) if part.stamps else None
     if stamps:
         register_scalars()
@@ -186,7 +222,7 @@ def _needed(storages: Sequence[Storage], nodes: Sequence[Node]) -> Slice:
         if trim.trim(stamps):
             del part  # and with it the storages that payloads held which are gone
             trim.trim(stamps)
-            return Slice(storages, nodes)
+            return Slice(storages, nodes, given_up)
     return part
 
 

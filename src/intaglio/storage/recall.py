@@ -85,8 +85,14 @@ class Recalled:
             node.place = renamed.get(ref, ref), View.contiguous(node.dtype, node.shape)
 
 
-def recall(storages: Sequence[Storage], nodes: Sequence[Node], settings: Config) -> Recalled | Name | None:
-    """A flush that ran before in this form; or what it is to be known by; None where that is not known."""
+def recall(
+    storages: Sequence[Storage], nodes: Sequence[Node], settings: Config, given_up: Sequence[Node]
+) -> Recalled | Name | None:
+    """A flush that ran before in this form; or what it is to be known by; None where that is not known.
+
+    Args:
+        given_up: The nodes of which nobody will ask what they were computed from.
+    """
     history = _History.of(storages, nodes)
     if history is None:
         return None
@@ -94,7 +100,7 @@ def recall(storages: Sequence[Storage], nodes: Sequence[Node], settings: Config)
     if history.walk.is_read_elsewhere():
         return None
     base = history.key()
-    history.keep(history.walk.lost(_overwritten.of(history.walk, base), nodes))
+    history.keep(history.walk.lost(_overwritten.of(history.walk, base), given_up))
     name = Name.of(base, history.lost)
     device = history.device
     homes = [BufferRef(storage.nbytes, device) for storage in history.walk.homeless]

@@ -32,7 +32,7 @@ class Report:
 
 def report(storage: Storage) -> Report:
     """What is pending on a storage (and on those that it reads): what a read of it would make of that."""
-    part = Slice([storage], ())
+    part = Slice([storage], (), ())
     part.find_own()
     part.find_lost()
     entries = part.entries()

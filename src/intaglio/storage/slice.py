@@ -37,9 +37,11 @@ ROUNDS: Final = 4  # how often storages that somebody reads after all are left o
 class Slice:
     """Which entries are needed: for each storage the last stamp, closed over what their payloads read."""
 
-    def __init__(self, storages: Sequence[Storage], nodes: Sequence[Node]) -> None:
+    def __init__(self, storages: Sequence[Storage], nodes: Sequence[Node], given_up: Sequence[Node]) -> None:
+        """Of what is wanted. `given_up`: the nodes of which nobody will ask what they were computed from."""
         self.wanted: Final = storages
         self.nodes: Final = nodes
+        self.given_up: Final = given_up
         self.own: Final[set[Node]] = set()  # reads that nobody outside the slice will ask for
         self.lost: Final[dict[Node, None]] = {}  # others, of bytes that the slice overwrites
         self.private: Final[set[Storage]] = set()  # storages that nobody outside the slice can reach, without bytes
@@ -159,15 +161,15 @@ class Slice:
         self.release()
         private = self._unreachable()
         for _ in range(ROUNDS if private else 0):
-            own = only_within(self.values() + _bases(private), self.nodes)
+            own = only_within(self.values() + _bases(private), self.given_up)
             seen = {storage for storage in private if not _reads_of(storage) <= own}
             if not seen:
                 self.own.update(own)
                 self.private.update(private)
                 return
             private -= seen
-        self.own.update(only_within(self.values(), self.nodes))
-        self.own.update(only_within(self.unseen(self.own), self.nodes))
+        self.own.update(only_within(self.values(), self.given_up))
+        self.own.update(only_within(self.unseen(self.own), self.given_up))
 
     def _unreachable(self) -> set[Storage]:
         """The storages without bytes that only the slice's tables, pending expressions and reads of theirs refer to."""

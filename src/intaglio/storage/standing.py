@@ -32,11 +32,24 @@ _place: Final[Callable[[Node], object]] = attrgetter("place")
 _device: Final[Callable[[Storage | BufferRef], object]] = attrgetter("device")
 
 
-def standing(storages: Sequence[Storage], nodes: Sequence[Node], settings: Config) -> Standing | None:
-    """How storages and nodes are computed where nothing is pending; None where something is."""
+class Unknown:
+    """That no plan is known for what is to be computed, and that none was made."""
+
+
+UNKNOWN: Final = Unknown()
+
+
+def standing(
+    storages: Sequence[Storage], nodes: Sequence[Node], settings: Config, *, anew: bool = True
+) -> Standing | Unknown | None:
+    """How storages and nodes are computed where nothing is pending; None where something is.
+
+    Args:
+        anew: Whether a plan is made where none is known.
+    """
     if not storages and not any(map(_place, nodes)):
-        found = _computed(nodes, {}, settings)
-        return None if found is None else (found[0], {}, found[1])
+        found = _computed(nodes, {}, settings, anew=anew)
+        return (found[0], {}, found[1]) if isinstance(found, tuple) else found
     unwritten: dict[Storage, Node] = {}
     for storage in storages:
         storage.close()
@@ -46,9 +59,9 @@ def standing(storages: Sequence[Storage], nodes: Sequence[Node], settings: Confi
             unwritten[storage] = storage.base
     places = [None if node.place is None else whole_home(node) for node in nodes]
     roots = [*unwritten.values(), *[node for node, place in zip(nodes, places, strict=True) if place is None]]
-    found = _computed(roots, unwritten, settings)
-    if found is None:
-        return None
+    found = _computed(roots, unwritten, settings, anew=anew)
+    if not isinstance(found, tuple):
+        return found
     plan, made = found
     fresh = iter(made)
     homes = {storage: next(fresh) for storage in unwritten}
@@ -56,8 +69,8 @@ def standing(storages: Sequence[Storage], nodes: Sequence[Node], settings: Confi
 
 
 def _computed(
-    roots: Sequence[Node], unwritten: dict[Storage, Node], settings: Config
-) -> tuple[Plan | None, list[BufferRef]] | None:
+    roots: Sequence[Node], unwritten: dict[Storage, Node], settings: Config, *, anew: bool
+) -> tuple[Plan | None, list[BufferRef]] | Unknown | None:
     """What computes some values, first those of storages, and their buffers; None where something is pending."""
     if not roots:
         return None, []
@@ -69,6 +82,8 @@ def _computed(
             refs, starts = [*near.refs, *made], [*near.starts, *[0] * len(made)]
             plan = plans.recall(near.key, refs, starts, [], settings)
             if plan is None:
+                if not anew:
+                    return UNKNOWN
                 still = Still()
                 still.walk(roots, unwritten)
                 plan = plans.learn(near.key, refs, starts, [], still.program(_outputs(made, roots)))
@@ -89,6 +104,8 @@ def _computed(
     starts = still.starts + [0] * len(made)
     refs, literals = [*still.refs, *still.parts, *made], still.literals
     plan = plans.recall(key, refs, starts, literals, settings)
+    if plan is None and not anew:
+        return UNKNOWN
     return plan or plans.learn(key, refs, starts, literals, still.program(_outputs(made, roots))), made
 
 

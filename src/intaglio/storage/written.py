@@ -261,16 +261,16 @@ class Written(Still):
                 found += [self.order[node] for node in overwritten(storage, stamp, reads[number])]
         return sorted(found)
 
-    def lost(self, old: Sequence[int], wanted: Collection[Node]) -> list[int]:
+    def lost(self, old: Sequence[int], given_up: Collection[Node]) -> list[int]:
         """Those of some reads that somebody outside the walk may still ask for.
 
         Args:
-            wanted: The values that will be in memory.
+            given_up: The values of which nobody will ask what they were computed from.
         """
-        held = self._held(wanted) if old else ()
+        held = self._held(given_up) if old else ()
         return [value for value in old if held[value]]
 
-    def _held(self, wanted: Collection[Node]) -> list[bool]:
+    def _held(self, given_up: Collection[Node]) -> list[bool]:
         """For each value, whether somebody outside the walk may ask for it, or for what is computed from it.
 
         Decided by reference counts, as in `storage/counts.py`.
@@ -278,7 +278,7 @@ class Written(Still):
         order, views = self.order, self.views
         expected = self._references()
         nodes = [*order]
-        goals = set(wanted)
+        goals = set(given_up)
         held = [False] * len(nodes)
         for storage in {node.op.storage for node in views if isinstance(node.op, Read)}:
             assert isinstance(storage, Storage)

@@ -19,7 +19,7 @@ from intaglio.engine import realize as engine
 from intaglio.ir.node import living, make
 from intaglio.ir.view import View, view_from
 from intaglio.ops.elementwise import And, Binary, Cast, Comparison, Or, Shl, Shr, Xor, detach
-from intaglio.ops.memory import Buffer, Const, buffer
+from intaglio.ops.memory import Buffer, Const, Window, buffer, window
 from intaglio.storage.counts import REFERENCES_OF_AN_ARGUMENT
 from intaglio.storage.flush import flush, partition
 from intaglio.storage.held import ENTRY, NUMBER, held, payloads
@@ -189,10 +189,18 @@ class TensorBase(ScalarHandle):
     def _value(self) -> Node:
         """The value as of now, as a node."""
         if (node := self._node) is not None:
-            return node
+            return node if node.place is None else self._stored(node)
         if (glance := self._glance) is not None and (node := glance.node) is not None:
             return node
         return self._look()
+
+    def _stored(self, node: Node) -> Node:
+        """A computed value that lies in memory by now: as its bytes, which do not hold what it was computed from."""
+        if node.place is not None and node.src and not isinstance(node.op, Window) and self._grad_state is None:
+            ref, view = node.place
+            self._node = node = window(view, buffer(ref))
+            node.place = ref, view
+        return node
 
     def _look(self) -> Node:
         """The value as of now, which the handle does not have."""
@@ -779,7 +787,7 @@ def partition_tensors(tensors: tuple[TensorBase, ...]) -> Pending | None:
             nodes.append(node)
     if not storages and not computed:
         return None
-    held, refs = partition(storages, nodes)
+    held, refs = partition(storages, nodes, computed)
     _settle(computed, nodes, refs)
     return held
 

@@ -158,7 +158,7 @@ def binary(name: str, way: Way, x: Tensor, y: Operand) -> Tensor:
         if quick is not None:
             return quick
         left = x._node
-    if left is None:
+    if left is None or left.place is not None:
         left = x._value()
     kind = y.__class__
     right: Node | int | float | bool
@@ -259,6 +259,8 @@ def unary(op: Op, x: Tensor, *, floats: bool = False) -> Tensor:
             quick = scalar_unary(op, x, skeleton)
             if quick is not None:
                 return quick
+        node = x._value()
+    elif node.place is not None:
         node = x._value()
     dtype, given = _unary_form(op, node.dtype, floats)
     if node.dtype is not dtype:

@@ -12,7 +12,7 @@ from intaglio.ir.node import Node, rebuild, substitute, toposort
 from intaglio.ir.view import View
 from intaglio.ops.elementwise import Cast, Elementwise, Mul
 from intaglio.ops.memory import Buffer, BufferRef, Put, Window, buffer, window
-from intaglio.ops.movement import Expand, Pad, Permute, Reshape, permute, reshape
+from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, permute, reshape
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.contexts import Contexts, is_of_same_row, loops_of
 from intaglio.schedule.costs import DEEPEST, Costs
@@ -24,6 +24,7 @@ from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+MOVED: Final = (Reshape, Permute, Shrink, Flip)  # what shows a value, or a part of it, once
 LONGEST: Final = 2048  # ops computed in one kernel before a value in between gets a buffer
 MOST_READS: Final = 160  # arrays that a kernel reads before a value in between gets a buffer
 TOGETHER: Final = 16  # statements of one kernel
@@ -190,6 +191,7 @@ class _Materialize:
         self.followers: Final = followers
         self.packs: Final[dict[Node, _Pack]] = {}
         self.seen_whole: set[Node] = set()
+        self.factors: set[Node] = set()
 
     def root(self, root: Node) -> Node:
         """A statement's value; a scatter that others use as well has a buffer of its own, which each copies."""
@@ -265,6 +267,8 @@ class _Materialize:
         moved = {s for n in order if not isinstance(n.op, Elementwise) for s in n.src}  # read at other positions
         self.packs.update(_packed(order))
         self.seen_whole = _seen_whole(order)
+        self.factors = _factors(order)
+        chosen.update(_seen_again(order, self.done))
         bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
@@ -325,10 +329,8 @@ class _Materialize:
 
     def _by_kind(self, node: Node, order: list[Node], chosen: set[Node]) -> bool:
         """Whether a node is stored for what it is, or what it feeds; what it needs stored is chosen."""
-        must = node in self.packs
+        must = node in self.packs or isinstance(node.op, (Scan, Put, CopyTo))
         match node.op:
-            case Scan() | Put() | CopyTo():
-                must = True
             case Window(view=view):
                 source = node.src[0]
                 if not isinstance(source.op, Buffer) and source.dtype.itemsize != view.dtype.itemsize:
@@ -345,6 +347,10 @@ class _Materialize:
                         if self._is_dear(factor, node):
                             self._factor(factor, -1, node.op.axes, chosen, often=False)
                 must = must or node in self.shared
+            case Pad() | Expand() | Scan() if node not in self.factors:
+                seen = _seen_apart(node, lambda n: n in self.done or n in chosen)
+                if seen is not None:
+                    chosen.add(seen)
             case _:
                 pass
         return must
@@ -379,7 +385,7 @@ class _Materialize:
             if source.size >= node.size or len(node.src) > 1 or step > NEAR:
                 turned = source.size == node.size and len(node.src) == 1 and _turned(_core(factor), axes)
                 chosen.add(source if turned or source in self.seen_whole else node)  # as it lies: the product turns it
-            elif step != 1 or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes):
+            elif step != 1 or node.dtype is not factor.dtype or not _is_image(source, node, factor, axes, chosen):
                 chosen.add(source)  # what windows slide over, and not what they see
         elif node.src and node not in self.done and not self._is_brief(node, factor, column, axes, chosen):
             chosen.add(node)
@@ -446,6 +452,58 @@ def _step(root: Node, axis: int, array: Node) -> int:
     return math.prod(array.shape[axis + 1 :])
 
 
+def _seen_apart(node: Node, is_stored: Callable[[Node], bool]) -> Node | None:
+    """What a value shows with others around it, or often, if that is better stored: it is, or ends, large reductions.
+
+    By itself a product is computed in tiles, and rows are folded once for all that is computed of them; in the loops of
+    what shows it, each element would be a sum of its own. None if there is nothing such.
+    """
+    (source,) = node.src
+    if source.size == node.size and not isinstance(node.op, Scan):
+        return None
+    while isinstance(source.op, (*MOVED, Cast)) and not is_stored(source):
+        source = source.src[0]
+    if is_stored(source):
+        return None
+    if _is_large_product(source) or ends_product(source, _is_large_product):
+        return source
+    if isinstance(node.op, Expand):  # what repeats a fold of rows does so for all that is computed of them
+        return None
+    inner = toposort((source,), enter=lambda n: not is_stored(n))
+    large = any(isinstance(n.op, Reduce) and n.src[0].size >= LIGHT and not is_stored(n) for n in inner)
+    return source if large and isinstance(source.op, (Elementwise, Reduce)) else None
+
+
+def _seen_again(order: list[Node], done: dict[Node, Node]) -> set[Node]:
+    """Large products, or what ends them, of which most numbers are seen from two places: each would compute them."""
+    views: dict[Node, dict[Node, None]] = {}
+    for node in order:
+        for source in node.src if isinstance(node.op, Elementwise) else ():
+            inner = source
+            while isinstance(inner.op, MOVED) and inner not in done:
+                inner = inner.src[0]
+            views.setdefault(inner, {})[source] = None
+    often = [n for n, seen in views.items() if len(seen) > 1 and 2 * sum(v.size for v in seen) >= 3 * n.size]
+    return {n for n in often if n not in done and (_is_large_product(n) or ends_product(n, _is_large_product))}
+
+
+def _factors(order: list[Node]) -> set[Node]:
+    """The factors of products, and what those repeat: it is chosen by itself whether they are stored."""
+    found: set[Node] = set()
+    for node in order:
+        for factor in node.src[0].src if is_dot(node) else ():
+            inner = factor
+            while isinstance(inner.op, (Expand, Reshape, Permute, Cast)):
+                found.add(inner)
+                inner = inner.src[0]
+    return found
+
+
+def _is_large_product(node: Node) -> bool:
+    """Whether a node is a product of more than a few numbers."""
+    return is_product(node) and node.src[0].size >= LIGHT
+
+
 def _products(factor: Node, axes: tuple[int, ...]) -> int:
     """In how many products of a sum each number of a factor is, of which some axes are summed."""
     return math.prod(factor.shape[a] for a in repeated(factor) if a not in axes)
@@ -456,16 +514,19 @@ def _is_rounded(node: Node) -> bool:
     return isinstance(node.op, Cast) and node.dtype.itemsize < node.src[0].dtype.itemsize and not repeated(node)
 
 
-def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...]) -> bool:
+def _is_image(image: Node, seen: Node, factor: Node, axes: tuple[int, ...], chosen: set[Node]) -> bool:
     """Whether a factor's windows slide over memory with zeros around it: the product then copies lines to scratch.
 
     See `lower/sliding.py`: a step of the windows is one column, there are some of them, and scratch has room for what
     one line of results needs.
+
+    Args:
+        chosen: The values that will be in memory.
     """
     inner = image
-    while isinstance(inner.op, (Pad, Reshape, Permute)):
+    while isinstance(inner.op, (Pad, Reshape, Permute)) and inner not in chosen:
         inner = inner.src[0]
-    memory = isinstance(inner.op, Window) and isinstance(inner.src[0].op, Buffer)
+    memory = inner in chosen or (isinstance(inner.op, Window) and isinstance(inner.src[0].op, Buffer))
     if not memory or not isinstance(image.op, Pad) or not isinstance(seen.op, Window) or image.rank < 4:
         return False
     item = image.dtype.itemsize

@@ -195,14 +195,14 @@ def test_matrices_that_are_not_thin_are_not_chained() -> None:
         (lambda s: s.flip(-1), 1),
         (lambda s: s - s.sum(-1, keepdim=True), 1),
         (lambda s: s - s.sum(0, keepdim=True), 3),
-        (lambda s: s.cumsum(0), 2),
+        (lambda s: s.cumsum(0), (2, 3)),  # of three rows the product is large: it is not computed by the running sum
     ],
 )
-def test_few_rows_run_by_sheets_that_read_only_their_own(rows: int, moved: Any, kernels: int) -> None:
+def test_few_rows_run_by_sheets_that_read_only_their_own(rows: int, moved: Any, kernels: int | tuple[int, int]) -> None:
     q = RNG.integers(-2, 3, (9, rows, 24)).astype(np.float32)
     k, v = (RNG.integers(-2, 3, (9, 160, 24)).astype(np.float32) for _ in range(2))
     out, count = run(moved(Tensor(q) @ Tensor(k).transpose(1, 2)) @ Tensor(v))
-    assert count == kernels
+    assert count == (kernels if isinstance(kernels, int) else kernels[rows == 3])
     scores = Tensor(q @ k.swapaxes(1, 2)).realize()
     np.testing.assert_array_equal(out, moved(scores).numpy() @ v)
 

@@ -1,4 +1,4 @@
-"""Products, and folds of rows, seen with others around them, often, or from two places: computed once, by themselves."""
+"""Products and folds that are seen with others around them, often, or from two places: computed once, by themselves."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from intaglio.ops.movement import Reshape
 from intaglio.ops.reduce import Reduce, Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from intaglio.ir.node import Node
 
@@ -29,9 +29,9 @@ def raised(order: list[Node], chosen: set[Node], fixed: Collection[Node], is_dot
         fixed: Those that are stored as they are, and the values that are there already.
         is_dot: Whether a value is a product, of matrices or of a matrix and a vector.
     """
-    users = _users(order)
+    users = users_of(order)
     for product in [n for n in order if n in chosen and n not in fixed and is_dot(n)]:
-        top = _top(product, users, chosen, fixed)
+        top = top_of(product, users, chosen, fixed)
         if top is not product:
             chosen.remove(product)
             chosen.add(top)
@@ -44,14 +44,14 @@ def choose_folded(
 
     It needs a buffer in any case; whoever counts how deep a kernel is should know.
     """
-    users = _users(order)
+    users = users_of(order)
     for product in [n for n in order if n not in chosen and n not in fixed and is_dot(n)]:
-        top = _top(product, users, chosen, fixed)
+        top = top_of(product, users, chosen, fixed)
         if len(users.get(top, ())) > 1 and any(isinstance(u.op, Reduce) and not is_dot(u) for u in users[top]):
             chosen.add(top)
 
 
-def _users(order: list[Node]) -> dict[Node, list[Node]]:
+def users_of(order: list[Node]) -> dict[Node, list[Node]]:
     """Who uses each value."""
     users: dict[Node, list[Node]] = {}
     for node in order:
@@ -60,7 +60,7 @@ def _users(order: list[Node]) -> dict[Node, list[Node]]:
     return users
 
 
-def _top(product: Node, users: dict[Node, list[Node]], chosen: set[Node], fixed: Collection[Node]) -> Node:
+def top_of(product: Node, users: dict[Node, list[Node]], chosen: set[Node], fixed: Collection[Node]) -> Node:
     """What the only users of a product make of it."""
     top = product
     while (user := _only_user(top, users, chosen, fixed)) is not None and user.nbytes <= product.nbytes:
@@ -70,17 +70,26 @@ def _top(product: Node, users: dict[Node, list[Node]], chosen: set[Node], fixed:
 
 def ends_product(value: Node, is_dot: Callable[[Node], bool]) -> bool:
     """Whether a value is computed element by element of those of a product, beside little else."""
+    return next(products_below(value, is_dot), None) is not None
+
+
+def products_below(
+    value: Node, is_dot: Callable[[Node], bool], is_stored: Callable[[Node], bool] = lambda _: False
+) -> Iterator[Node]:
+    """The products of whose elements a value is computed, element by element, beside little else.
+
+    What is computed of values that are stored is not followed further.
+    """
     seen = {value}
     stack = [value] if isinstance(value.op, Elementwise) else []
     while stack and len(seen) <= LONG:
         for source in stack.pop().src:
-            if source.size == value.size and source not in seen:
+            if source.size == value.size and source not in seen and not is_stored(source):
                 seen.add(source)
                 if is_dot(source):
-                    return True
-                if isinstance(source.op, (Elementwise, Reshape)):
+                    yield source
+                elif isinstance(source.op, (Elementwise, Reshape)):
                     stack.append(source)
-    return False
 
 
 def _only_user(

@@ -16,7 +16,7 @@ from intaglio.ops.movement import Expand, Flip, Pad, Permute, Reshape, Shrink, p
 from intaglio.ops.reduce import Reduce, Scan
 from intaglio.schedule.contexts import Contexts, is_of_same_row, loops_of
 from intaglio.schedule.costs import DEEPEST, Costs
-from intaglio.schedule.epilogue import choose_folded, ends_product, raised
+from intaglio.schedule.epilogue import choose_folded, ends_product, products_below, raised, top_of, users_of
 from intaglio.schedule.followers import Followers
 from intaglio.schedule.pieces import FEW, in_pieces, pieces_of
 from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
@@ -192,6 +192,8 @@ class _Materialize:
         self.packs: Final[dict[Node, _Pack]] = {}
         self.seen_whole: set[Node] = set()
         self.factors: set[Node] = set()
+        self.users: dict[Node, list[Node]] = {}
+        self.fixed: set[Node] = set()
 
     def root(self, root: Node) -> Node:
         """A statement's value; a scatter that others use as well has a buffer of its own, which each copies."""
@@ -268,7 +270,9 @@ class _Materialize:
         self.packs.update(_packed(order))
         self.seen_whole = _seen_whole(order)
         self.factors = _factors(order)
-        chosen.update(_seen_again(order, self.done))
+        self.users, self.fixed = users_of(order), self._fixed(root)
+        for product in _seen_again(order, self.done):
+            chosen.add(top_of(product, self.users, chosen, self.fixed))
         bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
@@ -346,14 +350,19 @@ class _Materialize:
                     for factor in node.src[0].src:
                         if self._is_dear(factor, node):
                             self._factor(factor, -1, node.op.axes, chosen, often=False)
+                else:
+                    self._alone(node, chosen)
                 must = must or node in self.shared
             case Pad() | Expand() | Scan() if node not in self.factors:
-                seen = _seen_apart(node, lambda n: n in self.done or n in chosen)
-                if seen is not None:
-                    chosen.add(seen)
+                self._alone(node, chosen)
             case _:
                 pass
         return must
+
+    def _alone(self, node: Node, chosen: set[Node]) -> None:
+        """Choose what a value shows, or folds, if that is better stored by itself."""
+        for product in _seen_apart(node, lambda n: n in self.done or n in chosen):
+            chosen.add(top_of(product, self.users, chosen, self.fixed))
 
     def _is_dear(self, factor: Node, dot: Node) -> bool:
         """Whether a factor of a sum of products that are not many for each of its numbers takes some ops to compute."""
@@ -452,30 +461,40 @@ def _step(root: Node, axis: int, array: Node) -> int:
     return math.prod(array.shape[axis + 1 :])
 
 
-def _seen_apart(node: Node, is_stored: Callable[[Node], bool]) -> Node | None:
-    """What a value shows with others around it, or often, if that is better stored: it is, or ends, large reductions.
+def _seen_apart(node: Node, is_stored: Callable[[Node], bool]) -> list[Node]:
+    """What a value shows with others around it, or often, or folds, if that is better stored: large reductions.
 
     By itself a product is computed in tiles, and rows are folded once for all that is computed of them; in the loops of
-    what shows it, each element would be a sum of its own. None if there is nothing such.
+    what shows it, each element would be a sum of its own.
     """
     (source,) = node.src
-    if source.size == node.size and not isinstance(node.op, Scan):
-        return None
-    while isinstance(source.op, (*MOVED, Cast)) and not is_stored(source):
+    if source.size == node.size and isinstance(node.op, (Pad, Expand)):
+        return []
+    while isinstance(source.op, (*MOVED, Window, Cast)) and not isinstance(source.src[0].op, Buffer):
+        if is_stored(source):
+            return []
         source = source.src[0]
     if is_stored(source):
-        return None
-    if _is_large_product(source) or ends_product(source, _is_large_product):
-        return source
-    if isinstance(node.op, Expand):  # what repeats a fold of rows does so for all that is computed of them
-        return None
+        return []
+    products = _large_products(source, is_stored)
+    if products or not isinstance(node.op, Pad):  # what else repeats a fold of rows does so for all computed of them
+        return products
     inner = toposort((source,), enter=lambda n: not is_stored(n))
     large = any(isinstance(n.op, Reduce) and n.src[0].size >= LIGHT and not is_stored(n) for n in inner)
-    return source if large and isinstance(source.op, (Elementwise, Reduce)) else None
+    return [source] if large and isinstance(source.op, (Elementwise, Reduce)) else []
 
 
-def _seen_again(order: list[Node], done: dict[Node, Node]) -> set[Node]:
-    """Large products, or what ends them, of which most numbers are seen from two places: each would compute them."""
+def _large_products(value: Node, is_stored: Callable[[Node], bool]) -> list[Node]:
+    """The products of more than a few numbers that a value is, or is computed of element by element."""
+
+    def is_large(node: Node) -> bool:
+        return is_product(node) and node.src[0].size >= LIGHT
+
+    return [value] if is_large(value) else [*products_below(value, is_large, is_stored)]
+
+
+def _seen_again(order: list[Node], done: dict[Node, Node]) -> list[Node]:
+    """Large products of which most numbers are seen from two places: each would compute them."""
     views: dict[Node, dict[Node, None]] = {}
     for node in order:
         for source in node.src if isinstance(node.op, Elementwise) else ():
@@ -484,7 +503,7 @@ def _seen_again(order: list[Node], done: dict[Node, Node]) -> set[Node]:
                 inner = inner.src[0]
             views.setdefault(inner, {})[source] = None
     often = [n for n, seen in views.items() if len(seen) > 1 and 2 * sum(v.size for v in seen) >= 3 * n.size]
-    return {n for n in often if n not in done and (_is_large_product(n) or ends_product(n, _is_large_product))}
+    return [product for n in often if n not in done for product in _large_products(n, done.__contains__)]
 
 
 def _factors(order: list[Node]) -> set[Node]:
@@ -497,11 +516,6 @@ def _factors(order: list[Node]) -> set[Node]:
                 found.add(inner)
                 inner = inner.src[0]
     return found
-
-
-def _is_large_product(node: Node) -> bool:
-    """Whether a node is a product of more than a few numbers."""
-    return is_product(node) and node.src[0].size >= LIGHT
 
 
 def _products(factor: Node, axes: tuple[int, ...]) -> int:

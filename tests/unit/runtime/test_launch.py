@@ -124,6 +124,11 @@ def test_small_kernels_go_together_and_the_last_large_one_is_cut() -> None:
     assert [sum(number == k for number, _, _ in alone) for k in range(2)] == [8, 1]
 
 
+def test_a_wave_of_one_piece_runs_after_what_comes_before_it() -> None:
+    noted = Noted([1] * 5, [1] * 5)
+    assert noted.run([each(range(3, 5))], 2) == [(k, 0, 1) for k in range(5)]
+
+
 def test_waves_are_counted_where_threads_share_them() -> None:
     noted = Noted([1] * 6, [PIECE] * 6)
     table = Table(COMPILER, noted.rows, [each(range(3)), each(range(3, 6))])

@@ -94,7 +94,7 @@ _LEVELS: Final[dict[str, tuple[Level, ...]]] = {
 
 def levels_of(kind: type[Op]) -> tuple[Level, ...]:
     """The levels at which an op may stand; none for what only rules are made of."""
-    if hasattr(kind, "written_out"):  # the trait of composite ops
+    if hasattr(kind, "written_out") or hasattr(kind, "planned"):  # composite ops, and those that others stand for
         return (_T,)
     if hasattr(kind, "arity"):  # the trait of elementwise ops
         return tuple(Level)

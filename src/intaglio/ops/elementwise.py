@@ -43,6 +43,12 @@ class Elementwise(Op):
         return decompositions[self.name](*src)
 
 
+class Sloped(Op):
+    """An op with the value of another and a slope of its own. Where a program is planned, the other takes its place."""
+
+    planned: ClassVar[Callable[..., Node]]  # the other op, on the same inputs
+
+
 def _shape(op: Elementwise, src: tuple[Node, ...]) -> Shape:
     """The common shape of operands."""
     shape: Shape = ()
@@ -142,6 +148,22 @@ class Detach(Unary):
 
     def vjp(self, ct: Node, out: Node, x: Node) -> Gradients:
         return (None,)
+
+
+class Flat(Sloped, Unary):
+    """The value itself, with a slope of 0."""
+
+    name: ClassVar[str] = "flat"
+
+    def planned(self, x: Node) -> Node:
+        """The value."""
+        return x
+
+    def evaluate(self, x: Number) -> Number:
+        return x
+
+    def vjp(self, ct: Node, out: Node, x: Node) -> Gradients:
+        return (mul(ct, const(ct.dtype, 0)),)
 
 
 class Sqrt(Unary):
@@ -299,7 +321,7 @@ class Maximum(Binary):
         return x if x != x or x > y else y
 
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
-        return _share(ct, gt(x, y), eq(x, y)), _share(ct, gt(y, x), eq(x, y))
+        return _share(ct, lt(x, y), eq(x, y)), _share(ct, gt(x, y), eq(x, y))
 
 
 class Minimum(Binary):
@@ -312,13 +334,13 @@ class Minimum(Binary):
         return x if x != x or x < y else y
 
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
-        return _share(ct, lt(x, y), eq(x, y)), _share(ct, lt(y, x), eq(x, y))
+        return _share(ct, gt(x, y), eq(x, y)), _share(ct, lt(x, y), eq(x, y))
 
 
-def _share(ct: Node, wins: Node, ties: Node) -> Node:
-    """All of the cotangent where an operand wins, half where both are equal, else none."""
-    none = const(ct.dtype, 0)
-    return where(wins, ct, where(ties, mul(ct, const(ct.dtype, 0.5)), none))
+def _share(ct: Node, loses: Node, ties: Node) -> Node:
+    """None of the cotangent where an operand loses, half where both are equal, else all of it."""
+    half = mul(ct, const(ct.dtype, 0.5))
+    return where(loses, const(ct.dtype, 0), where(ties, half, ct))
 
 
 class And(Binary):
@@ -826,7 +848,8 @@ class Pow(Binary):
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
         one, none = const(x.dtype, 1), const(x.dtype, 0)
         base = where(eq(y, none), none, mul(y, power(x, sub(y, one))))
-        slope = where(le(x, none), none, mul(out, log(where(le(x, none), one, x))))
+        flat = and_(eq(x, none), ge(y, none))
+        slope = where(flat, none, mul(out, log(where(flat, one, x))))
         return mul(ct, base), mul(ct, slope)
 
 
@@ -841,11 +864,12 @@ class Atan2(Binary):
 
     def vjp(self, ct: Node, out: Node, x: Node, y: Node) -> Gradients:
         square = add(mul(x, x), mul(y, y))
+        square = where(eq(square, const(square.dtype, 0)), const(square.dtype, 1), square)  # at (0, 0) both are 0
         return div(mul(ct, y), square), neg(div(mul(ct, x), square))
 
 
 NEG, NOT, ABS, SQRT, FLOOR, CEIL, TRUNC, ROUND = Neg(), Not(), Abs(), Sqrt(), Floor(), Ceil(), Trunc(), Round()
-DETACH = Detach()
+DETACH, FLAT = Detach(), Flat()
 ADD, SUB, MUL, DIV, FLOOR_DIV, MOD = Add(), Sub(), Mul(), Div(), FloorDiv(), Mod()
 MAXIMUM, MINIMUM, AND, OR, XOR, SHL, SHR = Maximum(), Minimum(), And(), Or(), Xor(), Shl(), Shr()
 LT, LE, EQ, NE, WHERE, FMA, COPYSIGN = Lt(), Le(), Eq(), Ne(), Where(), Fma(), CopySign()
@@ -1073,7 +1097,7 @@ def power(x: Node, y: Node) -> Node:
 
 
 def sign(x: Node) -> Node:
-    """-1, 0 or 1 by the sign of x, of -0 as of 0; NaN stays."""
+    """-1, 0 or 1 by the sign of x, of -0 as of 0; NaN stays. Its slope is 0."""
     none = const(x.dtype, 0)
-    rest = add(x, none) if x.dtype.is_float else x
+    rest = make(FLAT, add(x, none)) if x.dtype.is_float else x
     return where(gt(x, none), const(x.dtype, 1), where(lt(x, none), const(x.dtype, -1), rest))

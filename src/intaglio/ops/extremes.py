@@ -11,8 +11,8 @@ from intaglio.ir.node import Interned
 from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import Composite
 from intaglio.ops.memory import const, iota
-from intaglio.ops.movement import broadcast, expand, reshape
-from intaglio.ops.reduce import reduce
+from intaglio.ops.movement import expand, reshape
+from intaglio.ops.reduce import reduce, repeated
 
 if TYPE_CHECKING:
     from intaglio.ir.node import Node, Result
@@ -34,16 +34,15 @@ class Position(Interned, Composite):
         """The least of the places where x is what it is reduced to."""
         n = x.shape[self.axis]
         line = tuple([n if a == self.axis else 1 for a in range(x.rank)])
-        return first_place(self.kind, x, self.axis, expand(reshape(iota(n), line), x.shape), n)
+        return first_place(self.kind, x, (self.axis,), expand(reshape(iota(n), line), x.shape), n)
 
 
 position: Final = cache(Position)  # by kind and axis
 
 
-def first_place(kind: str, x: Node, axis: int, places: Node, never: int) -> Node:
-    """The least of given places along an axis where a value is the extreme of a kind, or NaN; each is below `never`."""
-    one = tuple([1 if a == axis else n for a, n in enumerate(x.shape)])
-    hit = ops.eq(x, broadcast(reshape(reduce(kind, x, (axis,)), one), x.shape))
+def first_place(kind: str, x: Node, axes: tuple[int, ...], places: Node, never: int) -> Node:
+    """The least of given places along axes where a value is the extreme of a kind, or NaN; each is below `never`."""
+    hit = ops.eq(x, repeated(reduce(kind, x, axes), x, axes))
     if x.dtype.is_float:
         hit = ops.or_(hit, ops.ne(x, x))
-    return reduce("min", ops.where(hit, places, const(dtypes.int64, never)), (axis,))
+    return reduce("min", ops.where(hit, places, const(dtypes.int64, never)), axes)

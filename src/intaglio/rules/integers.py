@@ -24,6 +24,7 @@ from intaglio.ops.elementwise import (
     Mul,
     Ne,
     Or,
+    Sloped,
     Xor,
     add,
     and_,
@@ -59,7 +60,8 @@ FALSE: Final = const(dtypes.bool, False)
 def _foldable() -> tuple[type[Op], ...]:
     """The primitive ops whose value for integers is a Python function of numbers."""
     kinds = [k for k in Op.registry.values() if issubclass(k, Elementwise) and k.primitive]
-    return tuple(k for k in kinds if k not in (Cast, Bitcast, CopySign, Div, Fma, Library) and k.name != "detach")
+    others = (Cast, Bitcast, CopySign, Div, Fma, Library)
+    return tuple(k for k in kinds if k not in others and k.name != "detach" and not issubclass(k, Sloped))
 
 
 def successor(value: int) -> int:

@@ -13,7 +13,7 @@ from intaglio.core.errors import InternalError
 from intaglio.ir.node import Node, Op, make, rebuild, toposort
 from intaglio.ir.view import View
 from intaglio.ops.composite import Composite
-from intaglio.ops.elementwise import Detach, Elementwise
+from intaglio.ops.elementwise import Detach, Elementwise, Sloped
 from intaglio.ops.loop import Range
 from intaglio.ops.memory import Buffer, BufferRef, Const, Read, buffer
 from intaglio.ops.viewed import view_of
@@ -295,6 +295,8 @@ def stand_in(key: Key) -> tuple[Program, list[BufferRef]]:
                 made = done[src]
             case (Composite() as op, *src):
                 made = _undetached(op, [done[s] for s in src if isinstance(s, int)])
+            case (Sloped() as op, *src):
+                made = op.planned(*[done[s] for s in src if isinstance(s, int)])
             case (Op() as op, *src):
                 made = make(op, *[done[s] for s in src if isinstance(s, int)])
             case _:
@@ -330,6 +332,8 @@ def _undetached(op: Composite, src: list[Node]) -> Node:
     for node in toposort((root,), enter=lambda node: node not in src):
         if isinstance(node.op, Detach):
             done[node] = done[node.src[0]]
+        elif isinstance(node.op, Sloped):
+            done[node] = node.op.planned(*[done[s] for s in node.src])
         else:
             done[node] = node if node in src else rebuild(node, tuple([done[s] for s in node.src]))
     return done[root]

@@ -90,8 +90,8 @@ def _apply(step: OpStep, src: Sequence[tuple[Node, bool]], axes: Shape) -> tuple
             return movement.shrink(node, tuple((0, n) for n in axes) + bounds), True
         case Flip(axes=flipped):
             return movement.flip(node, tuple(k + a for a in flipped)), True
-        case Reduce(kind=kind, axes=along):
-            return make(Reduce(kind, tuple(k + a for a in along)), node), True
+        case Reduce(kind=kind, axes=along) as op:
+            return make(type(op)(kind, tuple(k + a for a in along)), node), True
         case Scan(kind=kind, axis=axis):
             return make(Scan(kind, k + axis), node), True
         case Window(view=view):

@@ -15,6 +15,7 @@ from intaglio.ops import elementwise as ops
 from intaglio.ops.composite import broadcasting
 from intaglio.ops.memory import const
 from intaglio.ops.movement import broadcast, expand
+from intaglio.ops.slopes import Above, AtLeast, AtMost, Below, Length, LengthPower, LogChance, RightAbs
 from intaglio.tensor.arguments import flag, integer, is_tensor, shown, word
 from intaglio.tensor.arguments import number as number_of
 from intaglio.tensor.base import OF_BITS, TensorBase, Way, result_of, scalar_binary, scalar_unary
@@ -35,6 +36,9 @@ FLOOR_DIV, OTHER_FLOOR_DIV = Way(ops.FLOOR_DIV), Way(ops.FLOOR_DIV, swapped=True
 MOD, OTHER_MOD = Way(ops.MOD), Way(ops.MOD, swapped=True)
 POWER, OTHER_POWER = Way(ops.POW, floats=True), Way(ops.POW, floats=True, swapped=True)
 MAXIMUM, MINIMUM = Way(ops.MAXIMUM), Way(ops.MINIMUM)
+AT_LEAST, AT_MOST, ABOVE, BELOW = (Way(op()) for op in (AtLeast, AtMost, Above, Below))  # as PyTorch's bounds
+LENGTH, LENGTH_POWER = Length(), Way(LengthPower())
+RIGHT_ABS, LOG_CHANCE = RightAbs(), LogChance()
 AND, OR, XOR, SHL, SHR = Way(ops.AND), Way(ops.OR), Way(ops.XOR), Way(ops.SHL), Way(ops.SHR)
 LT, LE, GT, GE = Way(ops.LT), Way(ops.LE), Way(ops.LT, swapped=True), Way(ops.LE, swapped=True)
 EQ, NE = Way(ops.EQ), Way(ops.NE)
@@ -923,10 +927,15 @@ def clamp(self: Tensor, min: Operand = None, max: Operand = None) -> Tensor:  # 
 def between(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
     """Elements between the bounds of a named op."""
     if low is not None:
-        x = binary(name, MAXIMUM, x, low)
+        x = binary(name, AT_LEAST, x, low)
     if high is not None:
-        x = binary(name, MINIMUM, x, high)
+        x = binary(name, AT_MOST, x, high)
     return copied(x) if low is None and high is None else x
+
+
+def inside(name: str, x: Tensor, low: Operand, high: Operand) -> Tensor:
+    """Elements between the bounds of a named op, which have no slope at the bounds either."""
+    return binary(name, BELOW, binary(name, ABOVE, x, low), high)
 
 
 def lerp(self: Tensor, end: Operand, weight: Operand) -> Tensor:

@@ -17,8 +17,14 @@ from intaglio.storage.checks import out_of_range
 from intaglio.tensor.arguments import flag, integer, integers, number, tensor, word
 from intaglio.tensor.combine import gathered
 from intaglio.tensor.elementwise import (
+    ABOVE,
     ADD,
+    AT_LEAST,
+    AT_MOST,
+    LENGTH,
+    LOG_CHANCE,
     MUL,
+    RIGHT_ABS,
     SUB,
     Operand,
     binary,
@@ -26,7 +32,9 @@ from intaglio.tensor.elementwise import (
     check_computes,
     check_device,
     copied,
+    inside,
     tensor_of,
+    unary,
 )
 from intaglio.tensor.movement import axis_of, expanded, ravel
 from intaglio.tensor.reduce import mean
@@ -50,7 +58,7 @@ def relu(self: Tensor) -> Tensor:
         >>> Tensor([-1.0, 2.0]).relu().tolist()
         [0.0, 2.0]
     """
-    return self.maximum(0)
+    return binary("relu", ABOVE, self, 0)
 
 
 def sigmoid(self: Tensor) -> Tensor:
@@ -118,7 +126,12 @@ def softplus(self: Tensor) -> Tensor:
         >>> round(Tensor(0.0).softplus().item(), 4)
         0.6931
     """
-    return self.maximum(0) + (-(self.abs())).exp().log1p()
+    return binary("softplus", AT_LEAST, self, 0) + _over_top(self)
+
+
+def _over_top(x: Tensor) -> Tensor:
+    """log(1 + exp(-|x|)): how much the logarithm of 1 + exp(x) is over the larger of x and 0."""
+    return (-unary(RIGHT_ABS, x)).exp().log1p()
 
 
 def layer_norm(
@@ -411,7 +424,7 @@ def binary_cross_entropy(self: Tensor, target: Tensor, *, reduction: str = "mean
     """
     name = "binary_cross_entropy"
     chance = tensor_of(name, self, target)
-    yes, no = self.log().maximum(-100), (1 - self).log().maximum(-100)
+    yes, no = (unary(LOG_CHANCE, each, floats=True) for each in (self, 1 - self))
     return _reduction(name, -(_joined(name, MUL, yes, chance) + (1 - chance) * no), reduction)
 
 
@@ -428,9 +441,8 @@ def binary_cross_entropy_with_logits(self: Tensor, target: Tensor, *, reduction:
     """
     name = "binary_cross_entropy_with_logits"
     chance = tensor_of(name, self, target)
-    return _reduction(
-        name, self.maximum(0) - _joined(name, MUL, self, chance) + (-(self.abs())).exp().log1p(), reduction
-    )
+    losses = binary(name, AT_LEAST, self, 0) - _joined(name, MUL, self, chance) + _over_top(self)
+    return _reduction(name, losses, reduction)
 
 
 def dropout(self: Tensor, p: float = 0.5, *, training: bool | None = None) -> Tensor:
@@ -552,7 +564,8 @@ def normalize(self: Tensor, axis: int = -1, eps: float = 1e-12) -> Tensor:
         [0.6, 0.8]
     """
     axis_of("normalize", axis, self.ndim)
-    return self / (self * self).sum(axis, keepdim=True).sqrt().maximum(number("normalize", "eps", eps))
+    length = unary(LENGTH, (self * self).sum(axis, keepdim=True), floats=True)
+    return self / binary("normalize", AT_LEAST, length, number("normalize", "eps", eps))
 
 
 def relu6(self: Tensor) -> Tensor:
@@ -563,7 +576,7 @@ def relu6(self: Tensor) -> Tensor:
         >>> Tensor([-1.0, 2.0, 9.0]).relu6().tolist()
         [0.0, 2.0, 6.0]
     """
-    return self.clip(0, 6)
+    return inside("relu6", self, 0, 6)
 
 
 def elu(self: Tensor, alpha: float = 1.0) -> Tensor:
@@ -576,7 +589,7 @@ def elu(self: Tensor, alpha: float = 1.0) -> Tensor:
         >>> round(Tensor(-1.0).elu().item(), 4), Tensor(2.0).elu().item()
         (-0.6321, 2.0)
     """
-    return (self > 0).where(self, self.minimum(0).expm1() * number("elu", "alpha", alpha))
+    return (self > 0).where(self, binary("elu", AT_MOST, self, 0).expm1() * number("elu", "alpha", alpha))
 
 
 def hardtanh(self: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -591,7 +604,8 @@ def hardtanh(self: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tenso
         >>> Tensor([-3.0, 0.5, 3.0]).hardtanh().tolist()
         [-1.0, 0.5, 1.0]
     """
-    return self.clip(number("hardtanh", "min_val", min_val), number("hardtanh", "max_val", max_val))
+    low, high = number("hardtanh", "min_val", min_val), number("hardtanh", "max_val", max_val)
+    return inside("hardtanh", self, low, high)
 
 
 def hardsigmoid(self: Tensor) -> Tensor:
@@ -602,7 +616,7 @@ def hardsigmoid(self: Tensor) -> Tensor:
         >>> Tensor([-3.0, 0.0, 3.0]).hardsigmoid().tolist()
         [0.0, 0.5, 1.0]
     """
-    return (self + 3).clip(0, 6) * (1 / 6)
+    return inside("hardsigmoid", self + 3, 0, 6) * (1 / 6)
 
 
 def hardswish(self: Tensor) -> Tensor:

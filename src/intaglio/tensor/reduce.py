@@ -20,9 +20,10 @@ from intaglio.ops.movement import Reshape, expand, reshape
 from intaglio.ops.reduce import EXTREMES, reduction
 from intaglio.ops.reduce import reduce as reduce_op
 from intaglio.ops.reduce import scan as scan_op
+from intaglio.ops.slopes import Chosen
 from intaglio.schedule.pieces import LARGE, PIECES
 from intaglio.tensor.arguments import flag, number
-from intaglio.tensor.elementwise import check_computes
+from intaglio.tensor.elementwise import LENGTH, LENGTH_POWER, binary, check_computes, unary
 from intaglio.tensor.movement import axes_of, axis_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 Axis = int | Sequence[int] | None
 TRUTHS = ("any", "all")  # extremes that no elements have, too
+CHOOSING = ("max", "min")  # whose slope is that of one element along an axis, as PyTorch's; amax and amin share it
+WINDOWS = ("max_pool2d",)
 
 
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -66,6 +69,8 @@ class _Form(NamedTuple):
 def _form(name: str, kind: str, dtype: DType, shape: Shape, axis: int | tuple[int, ...] | None, keepdim: bool) -> _Form:
     """How a named op reduces values; half precision is accumulated in float32.
 
+    Extremes of floats along one axis, and those of windows, are elements that are chosen (`Chosen`).
+
     Raises: DTypeError if it cannot be; ShapeError if an axis is out of range or given twice, or an extreme of nothing
         is asked for.
     """
@@ -82,13 +87,17 @@ def _form(name: str, kind: str, dtype: DType, shape: Shape, axis: int | tuple[in
         return _Form(dtype, 1, None, left, None, left)
     kept = kept_shape(shape, axes)
     count = math.prod(shape[a] for a in axes)
-    return _Form(wide, count, reduction(kind, axes), left, Reshape(kept) if keepdim else None, kept)
+    chosen = dtype.is_float and (name in WINDOWS or (name in CHOOSING and isinstance(axis, int)))
+    op = Chosen(kind, tuple(sorted(axes))) if chosen else reduction(kind, axes)
+    return _Form(wide, count, op, left, Reshape(kept) if keepdim else None, kept)
 
 
 def _total(name: str, kind: str, node: Node, axis: Axis, keepdim: object) -> tuple[Node, int]:
     """(a value reduced by a named op, in the dtype that it is computed in, and how many elements each is of)."""
     if keepdim.__class__ is not bool or (axis is not None and axis.__class__ is not int):
-        axis, keepdim = axes_of(name, axis, len(node.shape)), keepdim if type(keepdim) is bool else _kept(name, keepdim)
+        keepdim = keepdim if type(keepdim) is bool else _kept(name, keepdim)
+        axis = int(axis) if isinstance(axis, np.integer) else axis
+        axis = axis if axis.__class__ is int else axes_of(name, axis, len(node.shape))
     dtype, count, op, shape, keep, kept = _form(name, kind, node.dtype, node.shape, axis, bool(keepdim))
     node = ops.cast(node, dtype)
     if op is not None:
@@ -115,6 +124,11 @@ def _keeps(name: str, keepdim: object) -> bool:
     Raises: DTypeError if it is neither True nor False.
     """
     return flag(name, "keepdim", keepdim.item() if isinstance(keepdim, np.bool) else keepdim)
+
+
+def pooled(self: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The largest element of each window, whose last axes are given."""
+    return _reduced("max_pool2d", "max", self, self._value(), axes, keepdim=False)
 
 
 def _reduced(name: str, kind: str, self: Tensor, node: Node, axis: Axis, keepdim: object) -> Tensor:
@@ -167,6 +181,8 @@ def prod(self: Tensor, axis: Axis = None, keepdim: bool = False, dtype: DTypeLik
 def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """The largest element along axes; NaN if one is.
 
+    Along one axis (a number) its gradient is that of the first element that is equal to it; else all of those share it.
+
     Args:
         axis: Axis or axes; all when None. Negative counts from the end.
         keepdim: Whether the axes that go stay with size 1.
@@ -174,14 +190,14 @@ def max_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     Dtype: as the tensor's.
     Raises: ShapeError if there is no element, or an axis is out of range or given twice.
     Examples:
-        >>> Tensor([[1, 5], [7, 2]]).max(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amax().item()
+        >>> Tensor([[1, 5], [7, 2]]).max(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).max().item()
         ([5, 7], 7)
     """
     return _reduced("max", "max", self, self._value(), axis, keepdim)
 
 
-def min_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """The smallest element along axes; NaN if one is.
+def amax(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """The largest element along axes; NaN if one is. Its gradient is shared by all elements that are equal to it.
 
     Args:
         axis: Axis or axes; all when None. Negative counts from the end.
@@ -190,10 +206,44 @@ def min_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     Dtype: as the tensor's.
     Raises: ShapeError if there is no element, or an axis is out of range or given twice.
     Examples:
-        >>> Tensor([[1, 5], [7, 2]]).min(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amin().item()
+        >>> Tensor([[1, 5], [7, 2]]).amax(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amax().item()
+        ([5, 7], 7)
+    """
+    return _reduced("amax", "max", self, self._value(), axis, keepdim)
+
+
+def min_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """The smallest element along axes; NaN if one is.
+
+    Along one axis (a number) its gradient is that of the first element that is equal to it; else all of those share it.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Dtype: as the tensor's.
+    Raises: ShapeError if there is no element, or an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 5], [7, 2]]).min(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).min().item()
         ([1, 2], 1)
     """
     return _reduced("min", "min", self, self._value(), axis, keepdim)
+
+
+def amin(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """The smallest element along axes; NaN if one is. Its gradient is shared by all elements that are equal to it.
+
+    Args:
+        axis: Axis or axes; all when None. Negative counts from the end.
+        keepdim: Whether the axes that go stay with size 1.
+    Shape: (..., n, ...) -> (..., ...), or (..., 1, ...) with keepdim.
+    Dtype: as the tensor's.
+    Raises: ShapeError if there is no element, or an axis is out of range or given twice.
+    Examples:
+        >>> Tensor([[1, 5], [7, 2]]).amin(axis=1).tolist(), Tensor([[1, 5], [7, 2]]).amin().item()
+        ([1, 2], 1)
+    """
+    return _reduced("amin", "min", self, self._value(), axis, keepdim)
 
 
 def any_(self: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -310,7 +360,7 @@ def std(
         1.0
     """
     x = self if dtype is None else self.cast(dtype)
-    return _narrowed(_variance("std", widened(x), axis, keepdim, correction, unbiased).sqrt(), x)
+    return _narrowed(unary(LENGTH, _variance("std", widened(x), axis, keepdim, correction, unbiased)), x)
 
 
 def _variance(name: str, x: Tensor, axis: Axis, keepdim: bool, correction: float, unbiased: bool | None) -> Tensor:
@@ -385,8 +435,8 @@ def _in_pieces(kind: str, node: Node, count: int) -> Node:
     rows = reshape(node, (count, n // count))
     along = expand(reshape(iota(n // count), (1, n // count)), rows.shape)
     starts = ops.mul(iota(count), const(dtypes.int64, n // count))
-    places = ops.add(first_place(kind, rows, 1, along, n), starts)
-    return first_place(kind, reduce_op(kind, rows, (1,)), 0, places, n)
+    places = ops.add(first_place(kind, rows, (1,), along, n), starts)
+    return first_place(kind, reduce_op(kind, rows, (1,)), (0,), places, n)
 
 
 def argmax(self: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
@@ -598,13 +648,18 @@ def norm(self: Tensor, p: float | str = 2.0, dim: Axis = None, keepdim: bool = F
         case 1:
             out = sum_(x.abs(), axes, keepdim)
         case 2:
-            out = sum_(x * x, axes, keepdim).sqrt()
+            out = unary(LENGTH, sum_(x * x, axes, keepdim))
         case _ if math.isinf(power):
             sizes = x.abs()
             out = _reduced("norm", "max" if power > 0 else "min", sizes, sizes._value(), axes, keepdim)
         case _:
-            out = sum_(x.abs() ** power, axes, keepdim) ** (1 / power)
+            out = _length_power(sum_(_length_power(x.abs(), power), axes, keepdim), 1 / power)
     return _narrowed(out, self)
+
+
+def _length_power(x: Tensor, power: float) -> Tensor:
+    """Magnitudes to a power, with a slope of 0 where they are 0: those to powers above 1 have it by themselves."""
+    return x**power if power > 1 else binary("norm", LENGTH_POWER, x, power)
 
 
 def count_nonzero(self: Tensor, axis: Axis = None) -> Tensor:

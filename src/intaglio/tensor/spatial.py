@@ -14,6 +14,7 @@ from intaglio.ops.convolution import Convolution
 from intaglio.ops.elementwise import cast
 from intaglio.tensor.arguments import axes, flag, integer, integers, shown, tensor
 from intaglio.tensor.elementwise import ADD, binary, check_device
+from intaglio.tensor.reduce import pooled
 
 if TYPE_CHECKING:
     from intaglio.tensor.tensor import Tensor
@@ -253,7 +254,7 @@ def max_pool2d(
     pads = _each("max_pool2d", "padding", padding, rank, least=0)
     around = _pool_pads("max_pool2d", self.shape[2:], kernel, strides, dilations, pads, ceil_mode=ceil_mode)
     x = self.pad([(0, 0), (0, 0), *around], value=self.dtype.min) if any(a or b for a, b in around) else self
-    return windows(x, kernel, strides, dilations).max(tuple(range(-rank, 0)))
+    return pooled(windows(x, kernel, strides, dilations), tuple(range(-rank, 0)))
 
 
 def avg_pool2d(

@@ -808,7 +808,7 @@ class Tensor(TensorBase):
     std, norm, argmax, argmin = (
         spelled(reduce.std), spelled(reduce.norm), spelled(reduce.argmax), spelled(reduce.argmin),
     )  # fmt: skip
-    amax, amin = spelled(reduce.max_), spelled(reduce.min_)
+    amax, amin = spelled(reduce.amax), spelled(reduce.amin)
     count_nonzero, trace = spelled(reduce.count_nonzero), reduce.trace
     median, nansum, nanmean = spelled(reduce.median), spelled(reduce.nansum), spelled(reduce.nanmean)
     cumsum, cumprod, cummax = spelled(reduce.cumsum), spelled(reduce.cumprod), spelled(reduce.cummax)

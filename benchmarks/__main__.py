@@ -86,7 +86,8 @@ def told(what: str) -> None:
 def work_row(work: Work) -> Row:
     """A line that is yet to be timed."""
     rival = LOOP if work.c else ""
-    return Row(work.name, f"{work.aim} x {rival or 'best peer'}", work.aim, rival=rival)
+    share = f", {work.share} of limit" if work.share else ""
+    return Row(work.name, f"{work.aim} x {rival or 'best peer'}{share}", work.aim, rival=rival, share=work.share)
 
 
 def cell(answer: dict[str, Any], limit: float = 0.0, count: int = 1) -> Cell:

@@ -20,8 +20,8 @@ dispatch and memory for results included. A process has as many processors as th
 (threads that looked for work sleep), and a call warms up. Results are checked against double precision. Ratio: the best
 peer's time over ours, or, where the aim says so, that of a loop in C (by -O3 -march=native -ffp-contract=off, shared by
 OpenMP), which keeps the memory of its result from call to call. Limit: what multiply-adds of this machine allow, and
-the nearest of its caches that holds all inputs and outputs, or else memory. A line is met at 0.95 of its figure; what
-is not says how much of it was reached.
+the nearest of its caches that holds all inputs and outputs, or else memory; where the aim names a share of it, that is
+the limit's time over ours. A line is met at 0.95 of its figures; what is not says how much of them was reached.
 """
 OVERHEADS: Final = """\
 ## Overheads
@@ -58,7 +58,16 @@ class Row:
     figure: float
     bound: float | None = None  # seconds
     rival: str = ""  # the peer whose time is aimed at: the best one's, if none is named
+    share: float = 0.0  # of the machine's limit, at least, that is aimed at as well
     cells: dict[int, Cell] = field(default_factory=dict)
+
+    def reached(self, cell: Cell) -> float | None:
+        """How much of its figures a cell reaches, of that of which it reaches least."""
+        ratio = cell.ratio(self.bound, self.rival)
+        if ratio is None:
+            return None
+        share = cell.limit / cell.seconds[OWN]
+        return min(ratio / self.figure, share / self.share) if self.share else ratio / self.figure
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,7 @@ def line(row: Row, peers: list[str], beside: list[str]) -> list[str]:
     """One line of a table."""
     cells = list(row.cells.values())
     ratios = [c.ratio(row.bound, row.rival) for c in cells]
-    met = ["-" if r is None else "yes" if r >= MET * row.figure else f"{r / row.figure:.2f}" for r in ratios]
+    met = ["-" if r is None else "yes" if r >= MET else f"{r:.2f}" for r in map(row.reached, cells)]
     about = [" / ".join(shown(c.limit or None) for c in cells), str(cells[0].kernels or "-")] if beside else []
     return [
         row.name,

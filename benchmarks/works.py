@@ -35,6 +35,7 @@ class Work:
     graph: Callable[..., Callable[[], np.ndarray]] | None = None  # of its inputs: the call of a graph that is ready
     c: str = ""  # an element of the result in C, of its inputs x, y: a loop of these is what is aimed at
     aim: float = 1.0  # the time over ours, at least, of the best peer, or of the loop in C
+    share: float = 0.0  # the time of the machine's limit over ours, at least, as well; 0 where none is aimed at
     traffic: float = 0  # bytes that must be moved
     flops: float = 0
     multiplied: str = "float32"  # the dtype of what is multiplied and added
@@ -72,12 +73,14 @@ def rows(
     return Work(name, normal((4096, 4096)), arrays, tensors, torch, aim=aim, traffic=traffic, tolerance=1e-3)
 
 
-def product(name: str, aim: float, x: tuple[int, ...], y: tuple[int, ...], count: int = 1) -> Work:
+def product(
+    name: str, aim: float, x: tuple[int, ...], y: tuple[int, ...], count: int = 1, *, share: float = 0.0
+) -> Work:
     """A product of matrices."""
     numbers = math.prod(x) + math.prod(y) + math.prod(x[:-1]) * y[-1]
     flops = 2.0 * count * math.prod(x) * y[-1]
     return Work(name, normal(x, y), lambda np, a, b: a @ b, lambda a, b: a @ b, aim=aim, flops=flops,
-                traffic=4.0 * count * numbers, count=count)  # fmt: skip
+                share=share, traffic=4.0 * count * numbers, count=count)  # fmt: skip
 
 
 def chain_of_ten(np: Any, x: Any, y: Any) -> Any:
@@ -204,7 +207,8 @@ WORKS: Final = [
     rows("layer norm of rows 4096²", 1.5, lambda x: x.layer_norm((4096,)), layer_norm, written=True,
          torch=lambda x: torch_functional().layer_norm(x, (4096,))),
     rows("cumsum of rows 4096²", 1.0, lambda x: x.cumsum(1), lambda np, x: np.cumsum(x, 1), written=True),
-    *(product(f"matmul {n}³", 0.7 if n < 256 else 0.95, (n, n), (n, n), SMALL if n < 256 else 1)
+    *(product(f"matmul {n}³", 0.7 if n < 256 else 0.95, (n, n), (n, n), SMALL if n < 256 else 1,
+              share=0.85 if n >= 1024 else 0.0)
       for n in (64, 128, 256, 512, 1024, 2048)),
     Work("matmul 1024³ + bias, gelu", normal((1024, 1024), (1024, 1024), (1024,)),
          lambda np, x, w, b: gelu(np, x @ w + b), lambda x, w, b: gelu_of(x @ w + b), aim=1.1, flops=2.0 * 1024**3),

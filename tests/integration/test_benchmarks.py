@@ -210,3 +210,14 @@ def test_a_part_of_the_table_goes_to_the_screen() -> None:
     assert "| a launch from Python | below 5 µs |" in done.stdout
     assert "| 1 |" in done.stdout
     assert results.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("ours", "limit", "expected"),
+    [(1.0, 0.8, "yes"), (0.5, 0.2, "0.50"), (2.0, 1.9, "0.50"), (1.0, 0.4, "0.50"), (1.02, 0.9, "yes")],
+)
+def test_a_line_reaches_what_it_reaches_least_of_its_figures(ours: float, limit: float, expected: str) -> None:
+    row = Row("a product", "1.0 x best peer, 0.8 of limit", 1.0, share=0.8)
+    row.cells[1] = Cell({OWN: ours, "numpy": 1.0}, {}, limit, 1)
+    page = render(Results([row], [], [OWN, "numpy"], {}, {1: Limits(LEVELS, {"float32": 1e9})}, 1))
+    assert f"| {expected} |" in page

@@ -87,7 +87,7 @@ def flush(
         still = standing(wanted, nodes, settings, anew=stored is not None) if again is None else None
         if still is None and not alike:
             again = recall(wanted, nodes, settings, _given_up(nodes, owners, stored))
-        if stored is None and (still is UNKNOWN if still is not None else not isinstance(again, Recalled)):
+        if stored is None and not isinstance(still, tuple) and not isinstance(again, Recalled):  # it is not known
             more, followed = recomputed.to_store(wanted, nodes) if owners or not nodes else ([], False)
             if more:
                 return _storing(more, wanted, nodes, owners, followed=followed)

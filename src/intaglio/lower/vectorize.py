@@ -73,7 +73,10 @@ def _usual_range(emitter: Emitter, places: Sequence[Place], ranges: list[Node]) 
 
 
 def _score(emitter: Emitter, place: Place, r: Node) -> int:
-    """How many of a store's accesses are of neighbours along a range, by weight: more often inside of a fold."""
+    """How many of a store's accesses are of neighbours along a range, by weight: more often inside of a fold.
+
+    What is read apart once for each fold counts for nothing: it decides no loop that runs as often as the fold has terms.
+    """
     bit, step_of = emitter.bit(r), emitter.index.step
     score = 4 if step_of(place.index, r) == 1 else -6
     often = {n for f in walk((place.value,)) if isinstance(f.op, Fold) for n in walk(f.src)}
@@ -84,7 +87,10 @@ def _score(emitter: Emitter, place: Place, r: Node) -> int:
         nested = any(isinstance(s.op, Load) for s in walk((at,)))
         near = len(n.src) == 2 and 2 <= emitter.stride(at, r) <= STRIDED
         weight = 8 if n in often else 1
-        score += weight if step_of(at, r) == 1 else -2 * weight if not nested and not near else 0
+        if step_of(at, r) == 1:
+            score += weight
+        elif not nested and not near and (n in often or not often):
+            score -= 2 * weight
     return score
 
 

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from intaglio import Tensor
 from intaglio.core.target import Target
+from intaglio.ir.node import toposort
 from intaglio.lower.kernel import Lowered, lower
 from intaglio.lower.product import PACK, even_chunks, tile_shape
-from intaglio.ops.elementwise import mul
+from intaglio.ops.elementwise import Fma, mul
 from intaglio.ops.loop import Interleave, Loop, sink
 from intaglio.ops.memory import Load, Local
 from intaglio.ops.movement import expand, permute, reshape
 from intaglio.ops.reduce import reduce
 from intaglio.render import llvm
 from intaglio.runtime.compiler import host_caches, host_target
+from intaglio.schedule.kernels import PlannedKernel
 from tests.unit.lower.running import Operands, compiler, function, numbers, run
 
 if TYPE_CHECKING:
@@ -182,3 +185,19 @@ def test_threads_have_as_many_chunks_where_there_are_enough() -> None:
         for threads in (1, 2, 3, 16):
             number = even_chunks(tiles, 8, threads)
             assert number == 8 or (number % threads == 0 and number <= 8)
+
+
+@pytest.mark.parametrize("arrays", [0, 1, 3])
+def test_what_is_added_to_a_product_does_not_choose_its_vectors(arrays: int) -> None:
+    """The gradient of a convolution's weights: they lie together along an axis of three, what it reads along others."""
+    draw = np.random.default_rng(0)
+    x, w, ct = (Tensor(numbers(s)).realize() for s in ((8, 16, 14, 14), (32, 16, 3, 3), (8, 32, 14, 14)))
+    others = [Tensor(draw.standard_normal(w.shape, dtype=np.float32)).realize() for _ in range(arrays)]
+    wanted = w.clone().requires_grad_()
+    (value,) = (x.conv2d(wanted, padding=1) * ct).sum().gradient(wanted)
+    for other in others:
+        value = value + other
+    *_, kernel = value.schedule()
+    assert isinstance(kernel, PlannedKernel)
+    lowered = lower(kernel.ast, replace(host_target(1), vector_bytes=64))
+    assert sum(isinstance(node.op, Fma) and node.shape == (16,) for node in toposort(lowered.linear.src)) >= 8

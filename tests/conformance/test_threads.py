@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dis
 import itertools
 import os
 import random
@@ -21,10 +22,15 @@ import pytest
 from intaglio import Context, GlobalCounters, Tensor
 from intaglio.runtime import pool as pool_module
 from intaglio.runtime.compiler import Compiler
-from intaglio.runtime.pool import IDLE, SIGNATURE, Pool
+from intaglio.runtime.pool import IDLE, Pool
+from intaglio.runtime.taking import LOOKS, SIGNATURE, shares
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from _typeshed import TraceFunction
 
 COUNT = """
 define void @count(ptr %seen, i64 %begin, i64 %end) {
@@ -141,12 +147,12 @@ def awake(pool: Pool, workers: int, *, wanted: bool) -> bool:
 
 def test_workers_are_woken_before_there_is_a_kernel() -> None:
     pool, kernel = Pool(), counting()
-    pool.rouse(3)  # there are none yet
+    pool.rouse(COMPILER, 3)  # there are none yet
     assert agrees(pool, kernel, 20, 0)
     workers = pool._workers
     assert workers > 0
     assert awake(pool, workers, wanted=False)
-    pool.rouse(workers + 1)
+    pool.rouse(COMPILER, workers + 1)
     assert pool.awake(workers) == [True] * workers or awake(pool, workers, wanted=False)
     assert agrees(pool, kernel, 20, 1)
 
@@ -399,16 +405,13 @@ def test_each_thread_has_a_share_and_helps_others_at_their_ends(chunks: int, thr
     address = ctypes.cast(kernel, ctypes.c_void_p).value
     assert address is not None
     pool = Pool()
-    more, begins = chunks % threads, [0]
-    for thread in range(threads):
-        begins.append(begins[-1] + chunks // threads + (thread < more))
     for _ in range(20):
         taken.clear()
         pool.run(COMPILER, address, 0, chunks, threads)
         assert sorted(chunk for own in taken.values() for chunk in own) == [*range(chunks)]
-        untaken = [[*range(*ends)] for ends in itertools.pairwise(begins)]
+        untaken = shares(chunks, threads)
         for own in taken.values():
-            share = next((s for s in untaken if s and own[0] == s[0]), [])
+            share = next((s for s in untaken if s and own[0] == s[0]), range(0))
             helped = [chunk for chunk in own if chunk not in share]
             assert own == [chunk for chunk in share if chunk in own] + helped  # its own first, in order
             ends = [[chunk for chunk in helped if chunk in other] for other in untaken]
@@ -424,6 +427,54 @@ def test_without_more_threads_a_kernel_runs_alone(monkeypatch: pytest.MonkeyPatc
         pool = Pool()
         assert agrees(pool, counting(), 10, seed=6)
     assert agrees(pool, counting(), 10, seed=7)
+
+
+@pytest.mark.parametrize("error", [OSError(12, "Cannot allocate memory"), MemoryError()])
+def test_without_memory_for_more_threads_a_kernel_runs_with_fewer(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    left, give = 1, pool_module.anonymous
+
+    def scarce(size: int) -> tuple[mmap.mmap, int]:
+        nonlocal left
+        if left == 0:
+            raise error
+        left -= 1
+        return give(size)
+
+    pool, seen = Pool(), np.zeros(20, np.int64)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool_module, "anonymous", scarce)
+        for workers in (1, 1):
+            pool.run(COMPILER, counting(), seen.ctypes.data, 20, 5)
+            assert pool._workers == workers
+        left = 1
+        pool.run(COMPILER, counting(), seen.ctypes.data, 20, 5)
+        assert pool._workers == 2
+    pool.run(COMPILER, counting(), seen.ctypes.data, 20, 5)
+    assert (pool._workers, seen.tolist()) == (4, [4] * 20)
+
+
+def test_an_interrupt_while_a_worker_starts_leaves_no_two_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, start, seen = Pool(), threading.Thread.start, np.zeros(40, np.int64)
+    pool.provide(ROOM)
+    before = threading.active_count()
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    kernel = COMPILER.load(OWN, "own")[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        for started in (1, 2):
+            with pytest.raises(KeyboardInterrupt):
+                pool.run(COMPILER, kernel, seen.ctypes.data, len(seen), 4)
+            assert threading.active_count() == before + started
+    for _ in range(10):
+        pool.run(COMPILER, kernel, seen.ctypes.data, len(seen), 4)
+    assert threading.active_count() == before + 3
+    assert seen.tolist() == [10] * len(seen)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -462,6 +513,37 @@ def test_an_interrupt_waits_for_the_chunks() -> None:
         assert (seen[:4] % TURNS == 0).all()
         assert len(set(seen[:4].tolist())) == 1
         assert agrees(pool, counting(), 10, seed=5)
+
+
+def test_an_interrupt_after_any_call_leaves_the_pool_to_others() -> None:
+    pool, seen, code = Pool(), np.zeros(4, np.int64), Pool.run_all.__code__
+    after = {b.offset for a, b in itertools.pairwise(dis.get_instructions(code)) if a.opname.startswith("CALL")}
+    left = 0  # calls until the interrupt: the interpreter asks for signals after calls
+
+    def watch(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        nonlocal left
+        if frame.f_code is not code:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in after:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return watch
+
+    old, interrupts = sys.gettrace(), 0
+    for number in range(1, len(after)):
+        left = number
+        sys.settrace(watch)
+        try:
+            pool.run(COMPILER, counting(), seen.ctypes.data, 4, 2)
+        except KeyboardInterrupt:
+            interrupts += 1
+        finally:
+            sys.settrace(old)
+        assert not pool._poster
+    assert interrupts > 3
+    assert agrees(pool, counting(), 10, seed=13)
 
 
 @pytest.mark.usefixtures("alarms")
@@ -518,7 +600,7 @@ def test_the_interpreter_ends_while_a_worker_gets_no_processor() -> None:
         "    x = Tensor.ones(1 << 20).realize()\n"
         "    (x * 2 + 1).realize()\n"
         "    pool.LEAVE = 0.0\n"
-        "    pool.pool._habits[2] = 1 << 40  # as if it were kept in native code\n"
+        f"    pool.pool._state.habits[{LOOKS}] = 1 << 40  # as if it were kept in native code\n"
         "    (x * 3 + 1).realize()\n"
         "    assert any(pool.pool.awake(2))\n"
     )

@@ -24,7 +24,7 @@ from benchmarks.report import Cell, Results, Row, render
 from benchmarks.works import WORKS
 from intaglio import Context, GlobalCounters
 from intaglio.runtime.compiler import Compiler, host_caches, host_target
-from intaglio.runtime.pool import SIGNATURE
+from intaglio.runtime.taking import SIGNATURE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

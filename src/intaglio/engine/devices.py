@@ -241,7 +241,7 @@ class Cpu(Device):
     def rouse(self, threads: int) -> None:
         """Wake the threads that sleep."""
         if threads > 1:
-            pool.rouse(threads)
+            pool.rouse(_compiler(), threads)
 
     def run(self, launches: Launches, slots: array[int], first: int, last: int, threads: int) -> None:
         """Run kernels in order; waves and large kernels by so many threads."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from intaglio.core.dtypes import DType, dtypes
 from intaglio.runtime.apart import receive, send
 from intaglio.runtime.compiler import Compiler
-from intaglio.runtime.pool import SIGNATURE, pool
+from intaglio.runtime.pool import pool
+from intaglio.runtime.taking import SIGNATURE
 
 if TYPE_CHECKING:
     import numpy as np

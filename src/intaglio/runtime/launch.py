@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from intaglio.core.trace import GlobalCounters
-from intaglio.runtime.pool import JOB, SIGNATURE, pool
+from intaglio.runtime.pool import pool
+from intaglio.runtime.taking import JOB, SIGNATURE, shares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +115,7 @@ class _Schedule:
                 self.waves += self._pieces[-1] > 1
                 number += count - 1
             elif row.chunks > 1 and threads > 1 and row.cost >= row.worth:
-                self._job(_chunks(row))
+                self._job(_chunks(row, range(row.chunks)))
             elif self._pieces and self._pieces[-1] == 1:
                 _add(self._calls, row)
                 self._bounds[-1] = len(self._calls) // CALL
@@ -152,37 +154,43 @@ def _add(calls: list[int] | array[int], row: Row) -> None:
     calls.extend(_whole(row))
 
 
-def _chunks(row: Row, threads: int = 1) -> list[list[int]]:
-    """A kernel, chunk by chunk: in such an order that each of the threads that are dealt them gets neighbours."""
-    each = -(-row.chunks // threads)
-    order = (k for turn in range(each) for k in range(turn, row.chunks, each))
-    return [[row.address, row.start, k, k + 1] for k in order]
+def _chunks(row: Row, chunks: range) -> list[list[int]]:
+    """Some of a kernel's chunks, each a piece."""
+    return [[row.address, row.start, k, k + 1] for k in chunks]
 
 
 def _shared(chains: Sequence[Sequence[Row]], threads: int) -> list[list[int]]:
     """Independent chains of kernels as pieces, each thread's dearest first: so all end at about the same time.
 
+    Pieces are dealt to the threads in turn, and lie in the order of the threads: so what each is dealt is its share. Of
+    a kernel that is cut in chunks, each gets neighbours, as if the kernel were alone; who was next gets the first.
     A kernel is cut in chunks only if whole it would take longer than a thread's part of what is left: chunks may each
     copy what all of them need. Chains that take little more than it takes to share them go together, and so do those
     of which there are many: where each asks for what the next one reads, that one should be run by the same thread.
     """
-    pieces: list[list[int]] = []
+    dealt: list[list[list[int]]] = [[] for _ in range(threads)]
+    turn = 0  # who is next
+    last: list[int] = []  # the last piece,
     costs = [sum(row.cost for row in chain) for chain in chains]
     rest = sum(costs)
-    room = 0  # what the last piece may still take
+    room = 0  # and what it may still take
     for cost, chain in sorted(zip(costs, chains, strict=True), key=lambda found: -found[0]):
         if len(chain) == 1 and chain[0].chunks > 1 and threads * cost > rest:
-            pieces += _chunks(chain[0], threads)
+            for place, chunks in enumerate(shares(chain[0].chunks, threads)):
+                dealt[(turn + place) % threads] += _chunks(chain[0], chunks)
+            turn += chain[0].chunks
             room = 0
         else:
             if room <= 0:
-                pieces.append([])
+                last = []
+                dealt[turn % threads].append(last)
+                turn += 1
                 room = max(PIECE, rest // (SHARES * threads))
             for row in chain:
-                _add(pieces[-1], row)
+                _add(last, row)
             room -= cost
         rest -= cost
-    return [piece for thread in range(threads) for piece in pieces[thread::threads]]
+    return [*itertools.chain.from_iterable(dealt)]
 
 
 class Table:

@@ -17,9 +17,9 @@ from intaglio.runtime.launch import (
     SHARES,
     Row,
     Table,
-    _chunks,  # pyright: ignore[reportPrivateUsage] -- which thread takes which chunk is in part left to chance
+    _shared,  # pyright: ignore[reportPrivateUsage] -- which thread takes which chunk is in part left to chance
 )
-from intaglio.runtime.pool import SIGNATURE
+from intaglio.runtime.taking import SIGNATURE, shares
 
 COMPILER = Compiler(lambda: None)
 
@@ -80,15 +80,22 @@ def test_each_chunk_runs_once_and_waves_end_before_what_follows(seed: int) -> No
             assert chain == sorted(chain, key=place.__getitem__)
 
 
-@pytest.mark.parametrize(("count", "threads"), [(64, 2), (7, 2), (7, 3), (1, 4), (3, 4)])
-def test_threads_that_take_turns_go_through_neighbours(count: int, threads: int) -> None:
-    order = [begin for _, _, begin, _ in _chunks(Row(0, 0, count, PIECE), threads)]
-    assert sorted(order) == [*range(count)]
-    each = -(-count // threads)
-    turns = max(0, count - (threads - 1) * each)  # in which the last thread has one, too
-    for thread in range(threads):
-        own = order[: turns * threads][thread::threads]
-        assert all(b == a + 1 for a, b in pairwise(own)), own
+@pytest.mark.parametrize("count", [2, 7, 64])
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (2, 1), (5, 7)])
+def test_each_thread_has_neighbours_of_a_kernel_that_is_cut(before: int, after: int, count: int) -> None:
+    for threads in range(2, 70):
+        first = [[Row(k + 1, 0, 1, 1000 * count * PIECE - k)] for k in range(before)]
+        last = [[Row(-1, 0, 1, 2 * PIECE)] for _ in range(after)]
+        pieces = _shared([*first, [Row(0, 0, count, 900 * count * PIECE)], *last], threads)
+        assert len(pieces) == before + count + after
+        cut = 0
+        for share in shares(len(pieces), threads):
+            own = [begin for address, _, begin, _ in pieces[share.start : share.stop] if address == 0]
+            assert own == [*range(own[0], own[-1] + 1)] if own else True, (threads, own)
+            cut += len(own)
+        assert cut == count
+        dearest = [pieces[share.start][0] for share in shares(len(pieces), threads) if share]
+        assert {*dearest} >= {*range(1, min(before, threads) + 1)}
 
 
 def test_one_thread_makes_one_call_for_each_kernel_in_order() -> None:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from intaglio import Context, GlobalCounters, Tensor, dtypes, no_grad
-from intaglio.core.errors import DeviceError, InternalError
-from intaglio.engine import form, realize
+from intaglio.core.errors import CompileError, DeviceError, InternalError
+from intaglio.engine import devices, form, realize
 from intaglio.engine.devices import device_of
 from intaglio.ir.node import make_known
 from intaglio.ops.elementwise import EXP, SIN
+from intaglio.runtime import launch, pool
 from intaglio.storage import flush
 from intaglio.storage.standing import plans
 
@@ -530,3 +531,67 @@ def test_an_input_that_lived_on_again_and_again_is_not_asked_for(monkeypatch: py
     assert taken(lambda: y.pop() * 2 + 1, array(1) * 2 + 1)  # another one is
     assert not taken(lambda: x[0] * 2 + 1, array() * 2 + 1)
     assert np.array_equal(x[0].numpy(), array())
+
+
+def fresh(patch: pytest.MonkeyPatch) -> pool.Pool:
+    """A pool that has no worker and no scratch, in place of the one that there is."""
+    own = pool.Pool()
+    patch.setattr(devices, "pool", own)
+    patch.setattr(launch, "pool", own)
+    return own
+
+
+def no_pages(_: int) -> object:
+    """A system without memory."""
+    raise OSError(12, "Cannot allocate memory")
+
+
+def no_code(_: object) -> object:
+    """A pool whose code cannot be compiled."""
+    raise CompileError("llvm: as if it refused", "", "")
+
+
+@pytest.mark.parametrize("debug", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "fails", "error"),
+    [("anonymous", no_pages, "scratch: the system has no "), ("native", no_code, "llvm")],
+)
+def test_what_kernels_need_is_there_before_the_first_is_run(
+    monkeypatch: pytest.MonkeyPatch, debug: int, name: str, fails: Callable[..., object], error: str
+) -> None:
+    m, t = (Tensor(np.full((size, size), 2, np.float32)).realize() for size in (1024, 8))
+    with Context(threads=2, debug=debug):
+        t[0] = t[0] + 1
+        parts = (m + t.sum()).softmax(0)
+        with monkeypatch.context() as patch:
+            fresh(patch)
+            patch.setattr(pool, name, fails)
+            with pytest.raises((DeviceError, CompileError), match=error):
+                parts.realize()
+        assert np.array_equal(parts.numpy(), np.full((1024, 1024), 2.0**-10, np.float32))
+        assert t[0].tolist() == [3] * 8
+
+
+def test_a_stretch_after_another_device_is_made_ready_before_the_first_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    m, t = (Tensor(np.full((size, size), 2, np.float32)).realize() for size in (1024, 8))
+    t[0] = t[0] + 1
+    product = m @ m + t.to("PYTHON").sum().to("CPU")
+    with monkeypatch.context() as patch:
+        fresh(patch)
+        patch.setattr(pool, "anonymous", no_pages)
+        with pytest.raises(DeviceError, match="scratch: "):
+            product.realize()
+    assert np.array_equal(product.numpy(), np.full((1024, 1024), 4 * 1024 + 136, np.float32))
+    assert t[0].tolist() == [3] * 8
+
+
+def test_a_worker_without_memory_leaves_its_kernel_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    m, t = (Tensor(np.full((size, size), 2, np.float32)).realize() for size in (1024, 8))
+    with Context(threads=2, debug=2):
+        t[0] = t[0] + 1
+        product = m @ m + t.sum()
+        with monkeypatch.context() as patch:
+            fresh(patch).provide(1 << 22)
+            patch.setattr(pool, "anonymous", no_pages)
+            assert np.array_equal(product.numpy(), np.full((1024, 1024), 4 * 1024 + 136, np.float32))
+        assert t[0].tolist() == [3] * 8

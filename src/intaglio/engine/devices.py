@@ -79,7 +79,7 @@ class Launches:
         self.starts: Final = starts
         self.costs: Final = costs
         self.waves: Final = waves
-        self.table: Table | None = None  # for a native call, once one was made
+        self.table: Table | None = None  # for a native call, if the device makes one (`Device.prepare`)
 
 
 def _lower(ast: Node, target: Target, size_slot: int | None, choice: Choice) -> Lowered:
@@ -150,11 +150,14 @@ class Device:
         """A kernel that runs nothing."""
         return Executable(lowered.name, lowered, 0, "")
 
+    def prepare(self, launches: Launches) -> None:
+        """Make what it takes to run kernels, while none runs: once the first does, nothing may fail."""
+
     def rouse(self, threads: int) -> None:
         """Get ready for kernels that so many threads share, which come soon."""
 
     def run(self, launches: Launches, slots: array[int], first: int, last: int, threads: int) -> None:
-        """Run kernels from number `first` to before `last` in order, with the arguments of all."""
+        """Run kernels from number `first` to before `last` in order, with the arguments of all, once prepared."""
 
     def copy(self, source: Buffer, view: View, target: Buffer) -> None:
         """The elements of a view of some bytes, in row-major order, to the start of others."""
@@ -238,6 +241,18 @@ class Cpu(Device):
         """The text that is compiled."""
         return llvm.render(lowered.linear, self.target)
 
+    def prepare(self, launches: Launches) -> None:
+        """Have their table, and scratch for each thread."""
+        noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
+        rows = [Row(e.address, k, e.lowered.chunks, c, e.lowered.series, e.lowered.worth) for e, k, c in noted]
+        nbytes = max(scratch_of(e.lowered.linear)[1] for e in launches.executables)
+        try:
+            pool.provide(nbytes)
+        except (OSError, MemoryError) as error:
+            message = f"scratch: the system has no {nbytes} bytes for each thread; {error}. Free some tensors?"
+            raise DeviceError(message) from error
+        launches.table = Table(_compiler(), rows, launches.waves)
+
     def rouse(self, threads: int) -> None:
         """Wake the threads that sleep."""
         if threads > 1:
@@ -245,11 +260,7 @@ class Cpu(Device):
 
     def run(self, launches: Launches, slots: array[int], first: int, last: int, threads: int) -> None:
         """Run kernels in order; waves and large kernels by so many threads."""
-        if launches.table is None:
-            noted = zip(launches.executables, launches.starts[:-1], launches.costs, strict=True)
-            rows = [Row(e.address, k, e.lowered.chunks, c, e.lowered.series, e.lowered.worth) for e, k, c in noted]
-            pool.provide(max(scratch_of(e.lowered.linear)[1] for e in launches.executables))
-            launches.table = Table(_compiler(), rows, launches.waves)
+        assert launches.table is not None
         launches.table.run(slots, threads, first, last)
 
 

@@ -262,7 +262,7 @@ class Form:
         return Room(device_of(device), Order(sizes), sizes, own, placed, hidden)
 
     def steps(self, beam: int, holes: int, bound: Callable[[], list[PlannedKernel | Copy]]) -> list[Stretch | Move]:
-        """The kernels, compiled, and copies: what is done in order.
+        """The kernels, compiled, and copies: what is done in order. Devices are prepared for them.
 
         Args:
             beam: How they are searched for; 0 leaves them as they are.
@@ -279,9 +279,11 @@ class Form:
 
                 self.loaded = [None if isinstance(k, Copy) else tuned(k) for k in bound()]
             words = len(self._places)
-            self._steps = self._arranged(words, words + holes)
-            self._beam = searched
-            stretches = [step for step in self._steps if isinstance(step, Stretch)]
+            steps = self._arranged(words, words + holes)
+            stretches = [step for step in steps if isinstance(step, Stretch)]
+            for stretch in stretches:
+                stretch.device.prepare(stretch.launches)
+            self._steps, self._beam = steps, searched
             self.sharing = [*dict.fromkeys(stretch.device for stretch in stretches if stretch.shared)]
             self.ready = self._steps if searched is None else []
         return self._steps

@@ -98,7 +98,7 @@ class Pool:
                 if self._workers < helpers:
                     helpers = self._start(compiler, min(helpers, WORKERS))
                 self._keep_off()
-                self._share(native(compiler), kernel, jobs, helpers)
+                self._share(self._native or native(compiler), kernel, jobs, helpers)
                 return
         finally:
             if 0 in poster and poster[0] is me:  # no call between, in which an interrupt might be raised

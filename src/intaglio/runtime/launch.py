@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from intaglio.core.trace import GlobalCounters
 from intaglio.runtime.pool import pool
-from intaglio.runtime.taking import JOB, SIGNATURE, shares
+from intaglio.runtime.taking import EACH, SIGNATURE, shares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,7 +218,7 @@ class Table:
         if schedule.waves:
             GlobalCounters.wave_count += schedule.waves
         schedule.base[0] = slots.buffer_info()[0]
-        if len(schedule.jobs) == JOB and schedule.most == 1:
+        if len(schedule.jobs) == EACH and schedule.most == 1:
             self._alone(schedule.jobs[0], 0, 1, pool.scratch)
         else:
             pool.run_all(self._compiler, self._address, schedule.jobs, min(threads, schedule.most))

@@ -75,7 +75,7 @@ def _usual_range(emitter: Emitter, places: Sequence[Place], ranges: list[Node]) 
 def _score(emitter: Emitter, place: Place, r: Node) -> int:
     """How many of a store's accesses are of neighbours along a range, by weight: more often inside of a fold.
 
-    What is read apart once for each fold counts for nothing: it decides no loop that runs as often as the fold has terms.
+    What is read apart once for each fold counts for nothing: the fold has many terms.
     """
     bit, step_of = emitter.bit(r), emitter.index.step
     score = 4 if step_of(place.index, r) == 1 else -6

@@ -76,7 +76,8 @@ def set_aside(writes: Sequence[Numbered], older: set[Storage], kind_of: MakeKind
     """Let rolled writes of loops read copies of what is overwritten; gives the writes that make the copies.
 
     That is done for moments whose bytes are asked for no more than a few writes after they are overwritten, and only
-    among writes that depend on one another: the others are whole-array writes, which read what was there at first.
+    among writes that depend on one another: the others are whole-array writes, which read what was there at first. Nor
+    is it done where each write is the only one of its kind, as in a step of training: no loop comes of those.
 
     Args:
         writes: In order, with renewed stamps.

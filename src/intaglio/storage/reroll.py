@@ -77,13 +77,21 @@ def roll(writes: Writes, prior: dict[Storage, int]) -> list[Group]:
 
 
 def flowing(writes: Writes) -> set[Storage]:
-    """The storages that writes which depend on one another write or read, directly or through others."""
+    """The storages that writes which may be a loop, since they depend on one another, write or read.
+
+    Directly or through others.
+    """
     found: set[Storage] = set()
     for part in _components(writes):
-        if _has_flow(part):
+        if _may_repeat(part) and _has_flow(part):
             found.update(run.kind.storage for run in part.runs)
             found.update(step.storage for run in part.runs for step, _ in run.kind.reads)
     return found
+
+
+def _may_repeat(writes: Writes) -> bool:
+    """Whether a loop may be made of some writes: two are of one kind, or all write single elements."""
+    return len(writes.runs) < len(writes) or all(run.kind.size == 1 for run in writes.runs)
 
 
 def meets(kind: Kind, step: ReadStep, distance: int) -> bool:

@@ -7,6 +7,7 @@ one key differ only in which buffers, numbers and starts they have. So what one 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from array import array
 from bisect import bisect_right
@@ -276,8 +277,9 @@ class Written(Still):
         Decided by reference counts, as in `storage/counts.py`.
         """
         order, views = self.order, self.views
-        expected = self._references()
-        nodes = [*order]
+        below = self._below()
+        expected = self._references(below)
+        nodes = [*order, *below]
         goals = set(given_up)
         held = [False] * len(nodes)
         for storage in {node.op.storage for node in views if isinstance(node.op, Read)}:
@@ -285,26 +287,40 @@ class Written(Still):
             assert storage.base is not None
             seen = all(node in order for node in storage.living_reads())
             held[order[storage.base]] = not seen or _others(storage) > REFERENCES_OF_A_STORAGE
-        for number in range(len(nodes) - 1, -1, -1):
-            if nodes[number] in goals:
-                continue
-            if held[number] or sys.getrefcount(nodes[number]) > expected[number]:
+        for number in range(len(nodes)):
+            if nodes[number] not in goals and sys.getrefcount(nodes[number]) > expected[number]:
                 held[number] = True
-                for source in _sources(nodes[number], views):
-                    held[order[source]] = True
+        work = [number for number, is_held in enumerate(held) if is_held]
+        while work:
+            node = nodes[work.pop()]
+            for source in _sources(node, views) if node not in goals else ():
+                number = order[source] if source in order else below[source]
+                if not held[number]:
+                    held[number] = True
+                    work.append(number)
         return held
 
-    def _references(self) -> list[int]:
-        """The references to each value that the walk accounts for."""
+    def _below(self) -> dict[Node, int]:
+        """What only values that lie in memory were computed from, numbered after the values of the walk."""
+        order = self.order
+        below: dict[Node, int] = {}
+        stack = [node for node in order if node.place is not None]
+        while stack:
+            for source in stack.pop().src:
+                if source not in order and source not in below:
+                    below[source] = len(order) + len(below)
+                    stack.append(source)
+        return below
+
+    def _references(self, below: Mapping[Node, int]) -> list[int]:
+        """The references to each value that the walk accounts for, and to each of those below it."""
         order, views = self.order, self.views
-        expected = [REFERENCES_OF_A_NODE] * len(order)
-        for node, number in order.items():
+        expected = [REFERENCES_OF_A_NODE] * (len(order) + len(below))
+        for node in itertools.chain(order, below):
             if node in views:
-                expected[number] += 2  # as keys
-                expected[order[views[node]]] += 1
-            elif node.place is None:
-                for source in node.src:
-                    expected[order[source]] += 1
+                expected[order[node]] += 2  # as keys
+            for source in _sources(node, views):
+                expected[order[source] if source in order else below[source]] += 1
         for _, entry in self.entries:
             for value in (entry.value, *entry.indices):
                 expected[order[value]] += 1
@@ -317,9 +333,9 @@ class Written(Still):
 
 
 def _sources(node: Node, views: Mapping[Node, Node]) -> tuple[Node, ...]:
-    """What a value is computed from."""
+    """What a value is computed from, or was."""
     base = views.get(node)
-    return (base,) if base is not None else node.src if node.place is None else ()
+    return node.src if base is None else (base,)
 
 
 def _others(storage: Storage) -> int:

@@ -53,6 +53,12 @@ def moments(p: Any, grad: Any, state: list[Any]) -> None:
     p -= 0.125 * m / (v**0.5 + 1)
 
 
+def scaled(p: Any, grad: Any, state: list[Any]) -> None:
+    """A step downhill by half a gradient, which nobody sees as it was."""
+    grad *= 0.5
+    p -= 0.25 * grad
+
+
 class Model:
     """Products by matrices and their mean square, with arrays of the same beside."""
 
@@ -67,8 +73,21 @@ class Model:
         self.update = update
         self.ask = ask
 
-    def step(self) -> None:
-        """A step of the tensors; what is asked for is brought up to date."""
+    def step(self, turns: int = 1) -> None:
+        """Steps of the tensors; what is asked for is brought up to date after the last of them."""
+        for _ in range(turns - 1):
+            self._turn()
+        loss = self._turn()
+        first, *rest = self.tensors
+        if self.ask == "item":
+            loss.item()
+        elif self.ask == "loss":
+            loss.realize(first, *rest)
+        else:
+            first.realize(*rest)
+
+    def _turn(self) -> Tensor:
+        """One step of the tensors; gives the loss."""
         y = self.x
         for p in self.tensors:
             y = y @ p
@@ -77,13 +96,7 @@ class Model:
             for p, state in zip(self.tensors, self.states, strict=True):
                 self.update(p, p.grad, state)
                 p.grad = None
-        first, *rest = self.tensors
-        if self.ask == "item":
-            loss.item()
-        elif self.ask == "loss":
-            loss.realize(first, *rest)
-        else:
-            first.realize(*rest)
+        return loss
 
     def step_of_arrays(self) -> None:
         """The same step of the arrays."""
@@ -100,7 +113,7 @@ class Model:
 
 
 @pytest.mark.parametrize("ask", ["parameters", "loss", "item"])
-@pytest.mark.parametrize("update", [descent, momentum, moments])
+@pytest.mark.parametrize("update", [descent, scaled, momentum, moments])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_step_is_known_by_its_history(count: int, update: Update, ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model(count, update, ask)
@@ -123,6 +136,53 @@ def test_a_step_is_known_by_its_history(count: int, update: Update, ask: str, mo
         model.step_of_arrays()
     for tensor, array in zip(model.tensors, model.arrays, strict=True):
         assert np.allclose(tensor.numpy(), array, atol=1e-5)
+
+
+@pytest.mark.parametrize("turns", [2, 5])
+@pytest.mark.parametrize("update", [descent, momentum, moments])
+def test_a_few_steps_at_a_time_are_known_as_well(update: Update, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, single = Model(2, update, "loss"), Model(2, update, "loss")
+    for _ in range(KNOWN):
+        model.step(turns)
+        single.step()
+    monkeypatch.setattr(flushes, "Flush", None)
+    GlobalCounters.reset()
+    model.step(turns)
+    together = GlobalCounters.kernel_count
+    GlobalCounters.reset()
+    single.step()
+    assert together <= turns * GlobalCounters.kernel_count + 1
+    monkeypatch.undo()
+    for _ in range((KNOWN + 1) * turns):
+        model.step_of_arrays()
+    for tensor, array in zip(model.tensors, model.arrays, strict=True):
+        assert np.allclose(tensor.numpy(), array, atol=1e-4)
+
+
+def test_hundreds_of_writes_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model(54, moments, "loss")  # five for each parameter
+    for _ in range(KNOWN):
+        model.step()
+    monkeypatch.setattr(flushes, "Flush", None)
+    model.step()
+
+
+@pytest.mark.parametrize(("turns", "kernels"), [(3, 6), (100, 1)])
+def test_products_are_in_the_body_of_a_loop_of_many_turns_only(turns: int, kernels: int) -> None:
+    draw = np.random.default_rng(0)
+    arrays = [draw.standard_normal((N, N)).astype(np.float32) / N for _ in range(3)]
+    x, y, w = [Tensor(a).realize() for a in arrays]
+    a, b, c = arrays
+    GlobalCounters.reset()
+    for _ in range(turns):
+        y[:] = x @ w
+        x[:] = x * 0.5 + y
+        b[:] = a @ c
+        a[:] = a * np.float32(0.5) + b
+    x.realize(y)
+    assert GlobalCounters.kernel_count == kernels
+    assert np.allclose(x.numpy(), a, atol=1e-6)
+    assert np.allclose(y.numpy(), b, atol=1e-6)
 
 
 @pytest.mark.parametrize(("update", "most"), [(descent, 3000), (momentum, 4300), (moments, 6000)])

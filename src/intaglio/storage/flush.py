@@ -95,7 +95,7 @@ def flush(
         if still is None:
             habit.pends = again is not None
             if not isinstance(again, Recalled):
-                return Flush(_needed(wanted, nodes, _given_up(nodes, owners, stored))).run(again, settings)
+                return _made(wanted, nodes, _given_up(nodes, owners, stored), again, settings)
             _run(again.plan, again.commit, settings)
             return again.outputs
         habit.pends = False
@@ -108,6 +108,27 @@ def flush(
         else:
             _run(plan, functools.partial(_found, homes) if homes else None, settings)
         return outputs
+
+
+def _made(
+    wanted: Sequence[Storage], nodes: Sequence[Node], given_up: Sequence[Node], name: Name | None, settings: Config
+) -> list[BufferRef]:
+    """Flush what is not known by its history; gives the buffers of nodes.
+
+    It may be known without the writes that nobody will see; else a program is made.
+
+    Args:
+        name: What the whole history is to be known by.
+    """
+    part, is_trimmed = _needed(wanted, nodes, given_up)
+    if is_trimmed:
+        del part  # which holds storages
+        again = recall(wanted, nodes, settings, given_up)
+        if isinstance(again, Recalled):
+            _run(again.plan, again.commit, settings)
+            return again.outputs
+        part, name = Slice(wanted, nodes, given_up), again
+    return Flush(part).run(name, settings)
 
 
 def _given_up(nodes: Sequence[Node], owners: Sequence[ScalarHandle], stored: Sequence[Node] | None) -> Sequence[Node]:
@@ -141,7 +162,7 @@ def partition(
         still = standing(wanted, nodes, settings_now())
         plan, homes, outputs = still if isinstance(still, tuple) else (None, {}, [])
         if plan is None:
-            builder = Flush(_needed(wanted, nodes, _given_up(nodes, owners, None)))
+            builder = Flush(_needed(wanted, nodes, _given_up(nodes, owners, None))[0])
             return builder.postpone(builder.build())
         held = _postponed(plan)
         _found(homes)
@@ -209,8 +230,11 @@ def _postponed(plan: Plan) -> Pending:
     return held
 
 
-def _needed(storages: Sequence[Storage], nodes: Sequence[Node], given_up: Sequence[Node]) -> Slice:
-    """The entries that some values need, with their positions checked, and without those that nobody will see."""
+def _needed(storages: Sequence[Storage], nodes: Sequence[Node], given_up: Sequence[Node]) -> tuple[Slice, bool]:
+    """The entries that some values need, with their positions checked, and without those that nobody will see.
+
+    And whether there were any of those.
+    """
     part = Slice(storages, nodes, given_up)
     while part.checks:
         _verify(part.checks)
@@ -222,8 +246,8 @@ def _needed(storages: Sequence[Storage], nodes: Sequence[Node], given_up: Sequen
         if trim.trim(stamps):
             del part  # and with it the storages that payloads held which are gone
             trim.trim(stamps)
-            return Slice(storages, nodes, given_up)
-    return part
+            return Slice(storages, nodes, given_up), True
+    return part, False
 
 
 def pin(storage: Storage) -> None:

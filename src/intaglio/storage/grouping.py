@@ -191,7 +191,8 @@ class Grouping:
             made = version(storage, base)
             if made is not None and supports(made[1]) and is_on_grid(*made):
                 found[storage] = made
-        if len(found) < 2:
+        turns = len(found)
+        if turns < 2:
             return {}
         values: list[Node] = [*self.slice.nodes]
         for storage, entry in entries:
@@ -204,8 +205,9 @@ class Grouping:
                     values += (entry.value, *entry.indices)
                 elif isinstance(entry, GatherEntry):
                     values += entry.reads
-            elif item.kind.size >= reroll.WIDE or item.kind.pattern.is_in_parts:
+            elif reroll.is_wide(item.kind, turns):
                 found.pop(storage, None)
+        found = {storage: made for storage, made in found.items() if not reroll.is_much(made[1], turns)}
         kept = of_one_form(found)
         others = self.slice.bases - kept - self.temporaries.keys()
         values += [storage.base for storage in others if storage.base is not None]

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from intaglio.storage.columns import Integers
-    from intaglio.storage.skeleton import ReadStep
+    from intaglio.storage.skeleton import Pattern, ReadStep
     from intaglio.storage.storage import Storage
 
 LONGEST_PERIOD: Final = 64  # how many writes the body of one rolled loop may have before it becomes a switch
 WIDE: Final = 4096  # elements of one write from which a run at one fixed place is left as separate kernels
+TURN: Final = 2048  # elements that the ops of a write compute, for each turn of a loop of it, from which it is so, too
+WORK: Final = 1 << 17  # and for any number of turns
 
 
 @dataclass(slots=True)
@@ -90,8 +92,29 @@ def flowing(writes: Writes) -> set[Storage]:
 
 
 def _may_repeat(writes: Writes) -> bool:
-    """Whether a loop may be made of some writes: two are of one kind, or all write single elements."""
-    return len(writes.runs) < len(writes) or all(run.kind.size == 1 for run in writes.runs)
+    """Whether a loop may be made of writes between wide ones: two are of one kind, or all write single elements.
+
+    What reads its target is made aside in a loop, and so may be in it.
+    """
+    wide = np.zeros(len(writes), np.bool_)
+    for run in writes.runs:
+        wide[run.numbers] = is_wide(run.kind, len(run.numbers))
+    bounds = _changes(wide)
+    parts = [part for start, part in zip(bounds, writes.cut(bounds), strict=False) if not wide[start]]
+    return any(len(part.runs) < len(part) or (len(part) > 1 and _are_elements(part)) for part in parts)
+
+
+def is_wide(kind: Kind, turns: int) -> bool:
+    """Whether a write is better made by kernels of its own than in the body of a loop of so many turns."""
+    return kind.size >= WIDE or kind.pattern.is_in_parts or is_much(kind.pattern, turns)
+
+
+def is_much(pattern: Pattern, turns: int) -> bool:
+    """Whether a value is too much for the body of a loop of so many turns.
+
+    Products are much slower there, and a step of training would take minutes to compile.
+    """
+    return pattern.work >= min(turns * TURN, WORK)
 
 
 def meets(kind: Kind, step: ReadStep, distance: int) -> bool:
@@ -156,12 +179,17 @@ def _roll_stretch(writes: Writes) -> list[Group]:
     if not wide.any():
         return sequential(writes)
     groups: list[Group] = []
-    bounds = [0, *(np.flatnonzero(np.diff(wide)) + 1).tolist(), len(writes)]
+    bounds = _changes(wide)
     for start, part in zip(bounds, writes.cut(bounds), strict=False):  # all reads are current: cut anywhere
         groups.extend(
             _singles(part, "a wide write that depends on the one before") if wide[start] else _roll_stretch(part)
         )
     return groups
+
+
+def _changes(wide: NDArray[np.bool_]) -> list[int]:
+    """Where wide writes and others follow one another, both ends among these places."""
+    return [0, *(np.flatnonzero(np.diff(wide)) + 1).tolist(), len(wide)]
 
 
 def _singles(writes: Writes, reason: str) -> list[Group]:
@@ -389,8 +417,8 @@ def _in_turn(runs: list[Run]) -> bool:
 
 def _stay_wide(run: Run) -> NDArray[np.bool_]:
     """For each write of a run, whether it gets kernels of its own: by its work or ops, or as it reads its target."""
-    kind = run.kind
-    found = np.full(len(run.numbers), kind.size >= WIDE or kind.pattern.is_in_parts)
+    kind, count = run.kind, len(run.numbers)
+    found = np.full(count, is_wide(kind, count))
     if kind.size == 1 or found.all():
         return found
     for step, hole in kind.reads:
@@ -409,7 +437,7 @@ def sequential(writes: Writes) -> list[Group]:
     first, end = _common(writes, kinds)
     period = _period(kinds[first:end])
     if period is None and len(writes) < 2 * len(writes.runs):
-        if len(writes) <= LONGEST_PERIOD and all(run.kind.size == 1 for run in writes.runs):
+        if len(writes) <= LONGEST_PERIOD and _are_elements(writes):
             return [Sequential(1, [_arm(writes, kinds, 0, len(writes), np.arange(1))], None, writes)]
         return _singles(writes, "too few entries of its kind")
     if period is None:
@@ -432,6 +460,11 @@ def sequential(writes: Writes) -> list[Group]:
             selector += [len(arms)] * turns
             arms.append(_arm(writes, kinds, start, length, np.arange(len(selector) - turns, len(selector))))
     return [*before, Sequential(len(selector), arms, selector if len(arms) > 1 else None, writes), *after]
+
+
+def _are_elements(writes: Writes) -> bool:
+    """Whether all writes are of single elements."""
+    return all(run.kind.size == 1 for run in writes.runs)
 
 
 def _arm(writes: Writes, kinds: Integers, start: int, length: int, turns: Integers) -> list[Run]:

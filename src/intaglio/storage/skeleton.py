@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
 from intaglio.ir.node import Node, Op, toposort
 from intaglio.ops.composite import write_out
+from intaglio.ops.elementwise import Elementwise
 from intaglio.ops.memory import Const, Put, Read
 from intaglio.ops.reduce import Scan
 
@@ -128,6 +130,12 @@ class Pattern:
                 found.append((step, hole))
             hole += step.holes
         return found
+
+    @property
+    def work(self) -> int:
+        """How many elements all its ops compute."""
+        ops = [step for step in self.steps if isinstance(step, OpStep) and isinstance(step.op, Elementwise)]
+        return sum([prod(step.shape) for step in ops])
 
     @property
     def is_in_parts(self) -> bool:

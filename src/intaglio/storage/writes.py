@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -41,10 +42,7 @@ class Kind:
     @property
     def size(self) -> int:
         """How many elements one write has."""
-        n = 1
-        for extent in self.shape:
-            n *= extent
-        return n
+        return prod(self.shape)
 
 
 def bytes_of(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from intaglio.ir.node import Node
     from intaglio.ops.memory import BufferRef
 
-MOST: Final = 256  # writes up to which they are known: more are mostly those of a loop, which is rolled
+MOST: Final = 1024  # writes up to which they are known
+EACH: Final = 256  # and those to one storage: more are mostly those of a loop, which is rolled
 
 _sequence: Final[Callable[[AnyEntry], int]] = attrgetter("sequence")
 _device: Final[Callable[[BufferRef | Storage], str]] = attrgetter("device")
@@ -105,13 +106,15 @@ class Written(Still):
     def _need(self, storage: Storage, stamp: int) -> tuple[int, int]:
         """Need the writes to a storage up to a stamp; gives the storage's number, and how many writes these are.
 
-        Raises: PendingError if there are others than of larger values.
+        Raises: PendingError if there are others than of larger values, or too many.
         """
         number = self.storages.get(storage)
         if number is None:
             number = self._begin(storage)
         log = storage.log
         seen = bisect_right(log, stamp, key=_sequence)
+        if seen > EACH:
+            raise PendingError
         for entry in log[self._taken[number] : seen]:
             assert isinstance(entry, Entry)
             self._work += (entry.value, *entry.indices)

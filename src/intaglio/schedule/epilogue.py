@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from intaglio.ir.node import walk
 from intaglio.ops.elementwise import Elementwise, Where
@@ -18,18 +18,23 @@ if TYPE_CHECKING:
 LONG: Final = 32  # ops beside the product's, for each of its elements
 
 
-def raised(order: list[Node], chosen: set[Node], fixed: Collection[Node], is_dot: Callable[[Node], bool]) -> None:
+Users: TypeAlias = "dict[Node, list[Node]]"  # who uses each value
+
+
+def raised(
+    order: list[Node], users: Users, chosen: set[Node], fixed: Collection[Node], is_dot: Callable[[Node], bool]
+) -> None:
     """Store, for each product that gets a buffer, what its only users make of it, up to where a value has more users.
 
     `h = x + (y @ w + b)` that is normed and added to: h is stored, not y @ w, so that nobody adds x and b again.
 
     Args:
         order: The values of a statement, inputs first.
+        users: Who uses each of them.
         chosen: Those that get a buffer; changed.
         fixed: Those that are stored as they are, and the values that are there already.
         is_dot: Whether a value is a product, of matrices or of a matrix and a vector.
     """
-    users = users_of(order)
     for product in [n for n in order if n in chosen and n not in fixed and is_dot(n)]:
         top = top_of(product, users, chosen, fixed)
         if top is not product:
@@ -38,29 +43,28 @@ def raised(order: list[Node], chosen: set[Node], fixed: Collection[Node], is_dot
 
 
 def choose_folded(
-    order: list[Node], chosen: set[Node], fixed: Collection[Node], is_dot: Callable[[Node], bool]
+    order: list[Node], users: Users, chosen: set[Node], fixed: Collection[Node], is_dot: Callable[[Node], bool]
 ) -> None:
     """Store what products become before it is folded along an axis, as by a norm, and used at its own place as well.
 
     It needs a buffer in any case; whoever counts how deep a kernel is should know.
     """
-    users = users_of(order)
     for product in [n for n in order if n not in chosen and n not in fixed and is_dot(n)]:
         top = top_of(product, users, chosen, fixed)
         if len(users.get(top, ())) > 1 and any(isinstance(u.op, Reduce) and not is_dot(u) for u in users[top]):
             chosen.add(top)
 
 
-def users_of(order: list[Node]) -> dict[Node, list[Node]]:
+def users_of(order: list[Node]) -> Users:
     """Who uses each value."""
-    users: dict[Node, list[Node]] = {}
+    users: Users = {}
     for node in order:
         for source in dict.fromkeys(node.src):
             users.setdefault(source, []).append(node)
     return users
 
 
-def top_of(product: Node, users: dict[Node, list[Node]], chosen: set[Node], fixed: Collection[Node]) -> Node:
+def top_of(product: Node, users: Users, chosen: set[Node], fixed: Collection[Node]) -> Node:
     """What the only users of a product make of it."""
     top = product
     while (user := _only_user(top, users, chosen, fixed)) is not None and user.nbytes <= product.nbytes:
@@ -92,9 +96,7 @@ def products_below(
                     stack.append(source)
 
 
-def _only_user(
-    value: Node, users: dict[Node, list[Node]], chosen: Collection[Node], fixed: Collection[Node]
-) -> Node | None:
+def _only_user(value: Node, users: Users, chosen: Collection[Node], fixed: Collection[Node]) -> Node | None:
     """What is computed of a value alone, element by element, beside little else; None if there is no such."""
     if len(users.get(value, ())) != 1:
         return None

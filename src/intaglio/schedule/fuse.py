@@ -24,6 +24,8 @@ from intaglio.schedule.program import CopyTo, Repeat, Statement, Write, turns_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from intaglio.schedule.epilogue import Users
+
 MOVED: Final = (Reshape, Permute, Shrink, Flip)  # what shows a value, or a part of it, once
 LONGEST: Final = 2048  # ops computed in one kernel before a value in between gets a buffer
 MOST_READS: Final = 160  # arrays that a kernel reads before a value in between gets a buffer
@@ -192,8 +194,8 @@ class _Materialize:
         self.packs: Final[dict[Node, _Pack]] = {}
         self.seen_whole: set[Node] = set()
         self.factors: set[Node] = set()
-        self.users: dict[Node, list[Node]] = {}
-        self.fixed: set[Node] = set()
+        self.users: Users = {}
+        self.fixed: set[Node] = set()  # the values that are stored as they are, or there already
 
     def root(self, root: Node) -> Node:
         """A statement's value; a scatter that others use as well has a buffer of its own, which each copies."""
@@ -255,12 +257,8 @@ class _Materialize:
             self.followers.note(node)
         chosen = self._cut(root, order)
         Contexts(root, order, self.done, chosen).run()
-        raised(order, chosen, self._fixed(root), is_dot)
+        raised(order, self.users, chosen, self.fixed, is_dot)
         return chosen
-
-    def _fixed(self, root: Node) -> set[Node]:
-        """The values that are stored as they are, or there already."""
-        return {root, *self.done, *self.shared, *self.packs}
 
     def _cut(self, root: Node, order: list[Node]) -> set[Node]:
         """The nodes that need a buffer wherever they are used: by kind, as factors of products, and by depth."""
@@ -270,14 +268,15 @@ class _Materialize:
         self.packs.update(_packed(order))
         self.seen_whole = _seen_whole(order)
         self.factors = _factors(order)
-        self.users, self.fixed = users_of(order), self._fixed(root)
+        self.users = users_of(order)
+        self.fixed = {root, *self.done, *self.shared, *self.packs}
         for product in _seen_again(order, self.done):
             chosen.add(top_of(product, self.users, chosen, self.fixed))
         bodies = {n.src[0] for n in order if isinstance(n.op, Reduce)}  # larger than what they are reduced to
         for node in order:  # before depths are counted: what has a buffer starts anew
             if node.src and node not in self.done and self._by_kind(node, order, chosen):
                 chosen.add(node)
-        choose_folded(order, chosen, self._fixed(root), is_dot)
+        choose_folded(order, self.users, chosen, self.fixed, is_dot)
         users: Counter[Node] | None = None  # counted once a reduction is deep: few are
         for node in order:
             if node in self.done:
